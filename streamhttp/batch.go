@@ -42,8 +42,8 @@ func (h *Handler) serveBatch(w http.ResponseWriter, r *http.Request, body []byte
 	}
 }
 
-// parseBatch returns the messages in an array, and the answers to what is
-// none, or answers the request with what is wrong.
+// parseBatch returns the messages in an array, and an error response for each element
+// that is no message. ok is false if the whole array was refused: the request is answered.
 func (h *Handler) parseBatch(w http.ResponseWriter, r *http.Request, body []byte) (messages, errorResponses []jsonrpc.Message, ok bool) {
 	parts, err := jsonrpc.SplitBatch(body, h.opts.MaxBatch)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 // initialize request, or what has to be refused once its id is known.
 const maxSessionlessBody = 1 << 20
 
-// maxBody returns how many bytes r may send, and whether that is less than
-// usual because r belongs to no session, and says that there are such.
+// maxBody returns how many bytes the body of r may have. sessionless says that this is
+// less than usual, because r names no session.
 func (h *Handler) maxBody(r *http.Request) (max int, sessionless bool) {
 	max = h.bodies.MaxBytes
 	if max <= maxSessionlessBody || h.opts.Stateless || h.servesModern() && namesModern(r.Header) || h.namedSession(r) != nil {
@@ -22,9 +22,9 @@ func (h *Handler) maxBody(r *http.Request) (max int, sessionless bool) {
 	return maxSessionlessBody, true
 }
 
-// refuseBody answers a request of which the body could not be read. One that is
-// large only for one outside a session, it refuses for that, or for the
-// session that it names in vain.
+// refuseBody answers a request whose body could not be read, because of err. If the body is
+// too large only because the request belongs to no session (sessionless), the answer says
+// so, or says that the session which the request names does not exist.
 func (h *Handler) refuseBody(w http.ResponseWriter, r *http.Request, err error, sessionless bool) {
 	if err != httpserve.ErrTooLarge || !sessionless || r.ContentLength > int64(h.bodies.MaxBytes) {
 		h.bodies.Refuse(w, r, err)

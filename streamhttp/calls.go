@@ -15,10 +15,10 @@ type call struct {
 	id              jsonrpc.ID
 	method          string
 	progressToken   jsonrpc.ID
-	isTaskAugmented bool   // augmented as a task: its token outlives the response (J13)
-	resultTaskID    string // the task that a tasks/result is about, as raw JSON
-	seq             uint64
-	stream          *stream
+	isTaskAugmented bool    // augmented as a task: its token outlives the response (J13)
+	resultTaskID    string  // the task that a tasks/result is about, as raw JSON
+	seq             uint64  // the call's number in its session; 1 is initialize
+	stream          *stream // the stream of its POST, on which it is answered
 }
 
 // isInitialize reports whether c is the initialize request: no other comes first.
@@ -39,7 +39,8 @@ type callTable struct {
 	lastSeq    uint64                  // seq of the last call
 }
 
-// unusableID returns an id that cannot be used: by a call in flight, or twice among requests (J3).
+// unusableID returns an id that a call in flight has, or that stands twice among requests (J3). ok is
+// false if there is no such id.
 func (t *callTable) unusableID(requests []jsonrpc.Message) (used jsonrpc.ID, ok bool) {
 	for i, m := range requests {
 		_, used := t.byID[m.ID()]
@@ -181,7 +182,7 @@ type handshake struct {
 
 	// Of a stateless POST, in which the bridge itself initializes the server:
 	ownInitializePending bool // the bridge's own initialize request is not answered with a result (yet)
-	rejected             bool // it was answered with an error
+	rejected             bool // the bridge's own initialize request was answered with an error
 }
 
 // noteAccepted takes note of the result of initialize.

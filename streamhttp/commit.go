@@ -22,7 +22,8 @@ func (c *commitTimer) schedule(st *stream, queue *commitQueue, wait time.Duratio
 	c.timer.SetAtLatest(st.commitAt)
 }
 
-// commitDueStreams commits the streams whose time has come, and sets the time for the others.
+// commitDueStreams marks the streams whose time has come (see commitQueue.commitDueStreams), and sets the
+// timer for the others.
 func (c *commitTimer) commitDueStreams() {
 	now := time.Now()
 	for _, q := range [...]*commitQueue{&c.shortWait, &c.longWait} {
@@ -32,8 +33,8 @@ func (c *commitTimer) commitDueStreams() {
 	}
 }
 
-// commitQueue has streams that are to be committed, all after the same time: in order. The zero
-// value is empty.
+// commitQueue has streams that are to be committed. The wait is the same for all, so the first
+// one is due first. The zero value is empty.
 type commitQueue struct{ first, last *stream }
 
 func (q *commitQueue) add(st *stream) {
@@ -45,8 +46,9 @@ func (q *commitQueue) add(st *stream) {
 	q.last = st
 }
 
-// commitDueStreams commits those whose time has come, forgets those that need not any
-// more, and returns the next time; zero: there is none.
+// commitDueStreams sets commitIsDue of the streams whose time has come, and wakes the POSTs that read
+// them: these commit. It forgets streams that need no commit any more. next is the time for
+// the next stream; zero: there is none.
 func (q *commitQueue) commitDueStreams(now time.Time) (next time.Time) {
 	for st := q.first; st != nil; st = q.first {
 		awaited := !st.closed && !st.committed && st.reader != nil
@@ -76,7 +78,7 @@ func (s *session) scheduleCommit(st *stream, isInitialize bool) {
 	}
 }
 
-// commitDueStreams has the replies become streams whose time has come.
+// commitDueStreams is called by the timer: it has the replies become streams whose time has come.
 func (s *session) commitDueStreams() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,14 +20,14 @@ type deferredMessages struct {
 	expiryTimer         lazytimer.Timer       // calls session.expireDeferredRequests
 	awaitingInitialized deferredNotifications // what must wait for initialized
 	awaitingStandalone  deferredNotifications // what waits for a standalone stream
-	warnedDropped       bool                  // that notifications are dropped
+	warnedDropped       bool                  // the log was told that notifications are dropped
 }
 
 // deferredRequest is a server request that waits for a stream to travel on.
 type deferredRequest struct {
 	m         jsonrpc.Message
-	afterSeq  uint64    // the last call that was made before
-	expiresAt time.Time // then it is answered in the client's place
+	afterSeq  uint64    // seq of the last call that was made before it came
+	expiresAt time.Time // when the bridge answers it in the client's place
 }
 
 // hasRequestRoom reports whether one more request can be kept.
@@ -85,7 +85,7 @@ func (q *deferredNotifications) takeAll() []jsonrpc.Message {
 	return all
 }
 
-// removeSuperseded removes what says nothing that m does not say as well.
+// removeSuperseded removes the notification that m supersedes, if there is one.
 func (q *deferredNotifications) removeSuperseded(m jsonrpc.Message) {
 	for i, o := range q.list {
 		if supersedes(o, m) {
@@ -109,8 +109,8 @@ func supersedes(older, newer jsonrpc.Message) bool {
 	return false
 }
 
-// The rest of this file is what the session does with it. The caller holds its lock,
-// unless something else is said.
+// The rest of this file is what the session does with its deferredMessages. The caller
+// holds the session's lock, unless something else is said.
 
 // deferNotification keeps a notification that has no stream now, if it is of use later (B.3).
 func (s *session) deferNotification(m jsonrpc.Message) {
@@ -158,11 +158,11 @@ func (s *session) warnDropped(m jsonrpc.Message, why string) {
 	}
 }
 
-// deferRequest keeps a server request until a stream opens that can carry it, for a
-// bounded time. A ping needs no client: the bridge answers for it (B.1.7).
-// Where the client could not answer, there is nothing to wait for.
+// deferRequest keeps a server request until a stream opens that can carry it, for
+// HoldTimeout at most. The bridge itself answers a ping (B.1.7), and refuses a request at
+// once if there is no room for it or the client could not answer (stateless).
 //
-// The answer that the bridge gives waits until the server takes it, as what clients POST does.
+// Such an answer waits in posts until the server takes it.
 func (s *session) deferRequest(m jsonrpc.Message) {
 	delete(s.sent, m.ID()) // if it has travelled before, that was in vain
 	switch {
@@ -206,9 +206,9 @@ func noStreamError(m jsonrpc.Message) jsonrpc.Message {
 	return jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, text, nil)
 }
 
-// routeDeferredRequests sends the deferred requests on their way that have a stream now. One that
-// belongs to no call would have travelled on a standalone stream; once it has
-// had to wait, that of a newer call will do as well (B.3).
+// routeDeferredRequests sends the deferred requests on their way that have a stream now. A request
+// that belongs to no call should travel on a standalone stream. Once the request has had to
+// wait, the stream of a call that is newer than the request will do as well (B.3).
 func (s *session) routeDeferredRequests() {
 	waiting := s.deferred.requests
 	s.deferred.requests = nil

@@ -11,9 +11,8 @@ import (
 // This file carries out what the router decides. The caller of its methods holds the
 // session's lock, unless something else is said.
 
-// maxInlineCalls is how many calls may be open for the answer to one to be written by
-// whoever brings it. When there are more the next answer is soon to come, and shall not
-// wait for that.
+// maxInlineCalls is how many calls may be open for an answer to be written by whoever brings
+// it. When there are more, the next answer comes soon, and must not wait for that write.
 const maxInlineCalls = 4
 
 // StreamOf tells an observer on which stream a message passes: a request of the client on that of its POST, and what goes to
@@ -42,9 +41,10 @@ func (s *session) StreamOf(m *jsonrpc.Message, toClient bool) string {
 	return st.observedName
 }
 
-// tryRoute routes one message of the server, unless the stream that it belongs to is full and
-// somebody reads it: then room is closed when that may have changed. If rd is not nil, m
-// completes the reply of a POST, and the caller is to call answerAndWake of it. It takes the lock.
+// tryRoute routes one message of the server. If the stream that m belongs to is full and
+// somebody reads it, nothing is done, and room is closed when there may be room. If rd is
+// not nil, m is a response and may complete the reply that rd writes: the caller must call
+// rd.answerAndWake. The error is errSessionEnded. tryRoute takes the lock.
 func (s *session) tryRoute(m jsonrpc.Message) (rd *reader, room <-chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +78,7 @@ func (s *session) tryRoute(m jsonrpc.Message) (rd *reader, room <-chan struct{},
 	return rd, room, nil
 }
 
-// route puts m on its stream, or where it waits for one.
+// route puts m on st, its stream. nil: m is deferred, or dropped if it is a response.
 func (s *session) route(m jsonrpc.Message, st *stream) {
 	switch m.Kind() {
 	case jsonrpc.Response:
@@ -137,7 +137,7 @@ func (s *session) dropLogLevel(now time.Time) hclog.Level {
 	return hclog.Warn
 }
 
-// endCall ends a call after its response was pushed, or in place of one.
+// endCall ends a call, after its response was pushed or without a response.
 func (s *session) endCall(c *call) {
 	s.calls.remove(c)
 	if c.stream.owedResponses--; c.stream.owedResponses == 0 {

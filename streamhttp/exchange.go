@@ -37,14 +37,14 @@ type exchange struct {
 	r          *http.Request
 	ctx        context.Context // its cause tells why it is done
 	cancel     context.CancelCauseFunc
-	handlerCtx identity.PartyContext // of the bridge.Handler: ctx
-	party      atomic.Pointer[string]
+	handlerCtx identity.PartyContext  // the ctx of the bridge.Handler: ctx, and the party
+	party      atomic.Pointer[string] // see Party; nil: nobody has asked for it
 	id         jsonrpc.ID
 	method     string
 
 	// What Receive has to hand on; one goroutine at a time calls it.
 	m                jsonrpc.Message // the request
-	cancellationSent bool            // its cancellation was handed on
+	cancellationSent bool            // the cancellation of the request was handed on
 
 	mu    sync.Mutex // held while the reply is being written
 	reply reply
@@ -159,9 +159,9 @@ func (e *exchange) setKeepAliveTimer() {
 	}
 }
 
-// onTimer begins the stream, or says something on it because nobody else does.
+// onTimer begins the stream, or writes a keep-alive comment to it.
 func (e *exchange) onTimer() {
-	if !e.mu.TryLock() { // somebody does, or drops something
+	if !e.mu.TryLock() { // somebody writes a message, or drops one
 		e.resetTimer()
 		return
 	}
@@ -178,7 +178,7 @@ func (e *exchange) onTimer() {
 	_ = e.flush()
 }
 
-// commitRetry is when onTimer looks again whose reply has not begun.
+// commitRetry is how long onTimer waits before it tries again to begin the stream, if somebody held mu.
 const commitRetry = 10 * time.Millisecond
 
 // resetTimer has onTimer called again: soon, if the reply is still to begin.
@@ -194,7 +194,8 @@ func (e *exchange) resetTimer() {
 	}
 }
 
-// clientLostCause returns why the client gets nothing any more; nil: it does.
+// clientLostCause returns why the client gets nothing any more; nil: the client is there. That
+// the bridge shuts down is no such cause.
 func (e *exchange) clientLostCause() error {
 	if e.r.Context().Err() != nil {
 		e.cancel(errClientGone)
@@ -206,8 +207,9 @@ func (e *exchange) clientLostCause() error {
 	return nil
 }
 
-// Receive hands on the request, and after it what becomes of its client. ctx is that of
-// the bridge.Handler, which is done when the client has hung up, or a later one.
+// Receive implements bridge.Conn. It hands on the request, once, and returns io.EOF when the
+// request is answered. If the client hangs up or its token is revoked before that, it hands
+// on a cancellation and then returns io.EOF.
 func (e *exchange) Receive(ctx context.Context, sink bridge.Sink) error {
 	if e.isOver() {
 		return io.EOF
@@ -229,7 +231,7 @@ func (e *exchange) Receive(ctx context.Context, sink bridge.Sink) error {
 	return e.awaitEnd(ctx, sink)
 }
 
-// awaitEnd waits until the request is answered, or its client has hung up.
+// awaitEnd is the rest of Receive, after the request was handed on.
 func (e *exchange) awaitEnd(ctx context.Context, sink bridge.Sink) error {
 	changed, done := e.ctx.Done(), e.answered()
 	for {
@@ -270,7 +272,7 @@ func (e *exchange) sendCancellation(ctx context.Context, sink bridge.Sink) error
 
 // Send writes one message of the server. The answer ends the exchange. What a
 // client must not get here is dropped: requests (MI14), other requests'
-// answers, and what is known to belong to none.
+// answers, and notifications that are known to belong to no request.
 func (e *exchange) Send(ctx context.Context, m jsonrpc.Message) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -322,7 +324,8 @@ func (e *exchange) TrySend(m jsonrpc.Message) bool {
 	})
 }
 
-// sendNotification writes a notification. The caller holds the lock, as for all that follows.
+// sendNotification writes a notification. The caller holds mu, as for the methods that follow up to
+// Close.
 func (e *exchange) sendNotification(ctx context.Context, m jsonrpc.Message) error {
 	if err := e.reply.beginWrite(ctx); err != nil {
 		return err
@@ -420,7 +423,7 @@ func (e *exchange) flush() error {
 	return nil
 }
 
-// flushFor flushes, and says that ctx is done if that has broken the reply off.
+// flushFor is flush for a write that ends with ctx: its error is ctx's if ctx is done.
 func (e *exchange) flushFor(ctx context.Context) error {
 	err := e.flush()
 	if err != nil && ctx.Err() != nil {

@@ -29,15 +29,15 @@ type HandlerOptions struct {
 	Guard access.Policy
 
 	// AcquirePlace is asked for a place before a session is made, or with Stateless
-	// before a request is served; the POST waits as long as it does. What it
-	// refuses is answered 503 with Retry-After. nil: everybody is admitted.
+	// before a request is served. The POST waits until AcquirePlace returns. If it returns
+	// an error, the answer is 503 with Retry-After. nil: everybody is admitted.
 	AcquirePlace admission.AcquirePlaceFunc
 
 	// Modern serves requests of revision 2026-07-28, which have no session: it is
 	// called once for each, in net/http's goroutine, with a bridge.Conn that is
-	// one request long. Receive hands on the request, in its own goroutine, so that the
-	// sink may do all that there is to do; if the client hangs up before the answer, it
-	// hands on a notifications/cancelled too; then it returns io.EOF. The
+	// one request long. Receive hands on the request, in the caller's goroutine, so that
+	// the sink may do all that there is to do; if the client hangs up before the answer,
+	// Receive hands on a notifications/cancelled too; then it returns io.EOF. The
 	// response that is sent ends the exchange. The context is done when the
 	// client has hung up (it may take 20 ms until that is known) or its token was
 	// revoked: nothing can be sent any more.
@@ -50,7 +50,7 @@ type HandlerOptions struct {
 
 	// ToolSchema returns the input schema of the tool that a modern call is
 	// for, if it can be had: its Mcp-Param headers are checked (MI22). ctx is
-	// that of the call. nil: they are not.
+	// done when the call is over or its client gone. nil: the headers are not checked.
 	ToolSchema func(ctx context.Context, call jsonrpc.Message, tool string) (inputSchema []byte, known bool)
 
 	// RawNames admits Mcp-Name headers in plain UTF-8 beside those that are
@@ -64,7 +64,7 @@ type HandlerOptions struct {
 
 	MaxMessageSize int           // bytes in a body; more is answered 413. 0: 64 MiB
 	MaxDepth       int           // levels of objects and arrays in a message (J14). 0: jsonrpc.DefaultMaxDepth; negative: any number
-	MaxSessions    int           // more are answered 503 with Retry-After, as are twice as many servers that run or are being stopped; with Stateless, POSTs at once. 0: 1000
+	MaxSessions    int           // a client beyond it is answered 503 with Retry-After; so is one beyond twice as many sessions whose servers may still be ending. With Stateless, it counts POSTs. 0: 1000
 	MaxExchanges   int           // modern requests at once; more are answered 503 with Retry-After, as is a party that would have more than it leaves to others. 0: 20 x MaxSessions
 	MaxBatch       int           // messages in a batch (LI9). 0: 50
 	SessionTimeout time.Duration // idle sessions end after it, those with calls in progress not before an hour (LI30). 0: 30 min; negative: they never end so. A session whose client has left before initialize was answered ends after a minute
@@ -91,9 +91,9 @@ type HandlerOptions struct {
 	// be shared with others. nil: one of its own, for messages of MaxMessageSize.
 	Budget *budget.Budget
 
-	// ResumeBudget is the memory for events that sessions keep for clients that come back
-	// (LI16, LI17), together: beyond, those of the session that keeps one more go
-	// first. It may be shared with others. nil: one of its own, of DefaultResumeBytes.
+	// ResumeBudget is the memory for events that all sessions together keep for clients that
+	// come back (LI16, LI17). If there is no room for one more event, its session drops older
+	// events of its own. It may be shared with others. nil: one of its own, of DefaultResumeBytes.
 	ResumeBudget *budget.Budget
 
 	Logger hclog.Logger // nil: silence
@@ -156,7 +156,7 @@ type Handler struct {
 	opts   HandlerOptions
 
 	control         *admission.Controller
-	exchanges       exchanges
+	exchanges       exchanges // the modern requests
 	tidyLoop        sync.WaitGroup
 	bodies          httpserve.BodyLimits
 	refusalWarnings access.WarningLimiter
@@ -252,8 +252,8 @@ func (h *Handler) serveDELETE(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// findSession returns the session that a request names, or answers the request with
-// what is wrong (LI21, LI24). The caller owes the session an endExchange.
+// findSession returns the session that a request names. nil: something is wrong, and the
+// request was answered (LI21, LI24).
 func (h *Handler) findSession(w http.ResponseWriter, r *http.Request, id jsonrpc.ID) *session {
 	if len(r.Header[wire.HeaderSession]) > 1 || len(r.Header[wire.HeaderVersion]) > 1 {
 		refuseID(w, r, "LI21", http.StatusBadRequest, id, "the headers Mcp-Session-Id and MCP-Protocol-Version may each be sent once")
@@ -303,7 +303,8 @@ func (h *Handler) namedSession(r *http.Request) *session {
 	return s
 }
 
-// endIdleSessions ends idle sessions and drops old events.
+// endIdleSessions is a goroutine of the Handler: every so often it ends idle sessions and drops old
+// events, until Close.
 func (h *Handler) endIdleSessions() {
 	every := tidyInterval
 	if t := h.opts.SessionTimeout; t > 0 {
@@ -337,7 +338,7 @@ func (h *Handler) endIdleSessions() {
 	}
 }
 
-// refuse answers a request that has not become a message with a JSON-RPC error.
+// refuse answers a request with a JSON-RPC error that has no id.
 func refuse(w http.ResponseWriter, r *http.Request, rule string, status int, text string) {
 	httpserve.Refuse(w, r, rule, status, text)
 }

@@ -8,16 +8,17 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/lazytimer"
 )
 
-// exchanges are those in progress. The zero value has none; watchDelay and timer.Do are to be set.
+// exchanges holds the modern requests in progress. The zero value has none; watchDelay and timer.Do
+// have to be set.
 type exchanges struct {
 	mu         sync.Mutex
 	unwatched  map[*exchange]struct{} // those that watchAll has not seen
 	watched    map[*exchange]struct{}
-	byParty    map[string]int // how many each party has of them; nil: nobody needs to know
+	byParty    map[string]int // how many exchanges each party has; nil: nobody needs to know
 	closed     bool
 	watchDelay time.Duration   // how long a request waits for watchAll at most
 	timer      lazytimer.Timer // calls watchAll
-	wg         sync.WaitGroup  // one for each
+	wg         sync.WaitGroup  // counts the exchanges
 }
 
 // add enters e, whose time begins, or says why there is no place for it.
@@ -45,9 +46,9 @@ func (x *exchanges) add(e *exchange, max int) error {
 	return nil
 }
 
-// hasRoom reports whether e may be one of max: a party may have no more than it
-// leaves to others. Whose they are is counted from when half of them are there until
-// three quarters are free: most requests never need to know. The caller holds the lock.
+// hasRoom reports whether e may be one of max exchanges: a party may have no more of them than
+// are free. They are counted by party once half of max are taken, and until more than three
+// quarters are free: most requests never need to know. The caller holds the lock.
 func (x *exchanges) hasRoom(e *exchange, max int) bool {
 	free := max - len(x.unwatched) - len(x.watched)
 	if free > max-max/4 {
@@ -67,13 +68,13 @@ func (x *exchanges) hasRoom(e *exchange, max int) bool {
 	return free > 0 && x.byParty[e.Party()] <= free
 }
 
-// defaultWatchDelay is how long a request is not looked after at most: nearly all are
-// answered before. If the client hangs up the server learns that much later.
+// defaultWatchDelay is the longest time until watchAll sees a request: nearly all are
+// answered before. If the client hangs up, the server learns of it that much later.
 const defaultWatchDelay = 20 * time.Millisecond
 
-// watchAll sets the timers of those that are still there, and has their clients
-// watched. To do so for each request costs more than it seems: a timer that is set
-// often wakes a thread.
+// watchAll sets the timers of the exchanges that are still there, and has their clients
+// watched. To do so for each request when it comes would cost more than it seems: a timer
+// that is set often wakes a thread.
 func (x *exchanges) watchAll() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -99,7 +100,7 @@ func (x *exchanges) remove(e *exchange) {
 	x.wg.Done()
 }
 
-// close lets nobody in any more, and tells all that are there.
+// close lets nobody in any more, and ends the ctx of all exchanges with bridge.ErrClosing.
 func (x *exchanges) close() {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -29,9 +29,10 @@ func (h *Handler) refuseModernMethod(w http.ResponseWriter, r *http.Request) (re
 	return modern
 }
 
-// serveByEra answers a POST, if it is one of 2026-07-28 or is to be refused by
-// its era. The body decides; the version header is only checked against it (ED1 to ED5).
-// What it serves it takes: nobody keeps the bytes of m then.
+// serveByEra answers a POST of 2026-07-28, or one that is refused because of its era.
+// false: the POST is a legacy one, and was not answered. The body decides; the version
+// header is only checked against it (ED1 to ED5). Of a request that is served, *m is
+// zeroed, so that nobody keeps its bytes.
 func (h *Handler) serveByEra(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, share *httpserve.BodyMemory) (served bool) {
 	if m.Kind() == jsonrpc.Response {
 		if h.servesModern() && (h.opts.Eras == era.OnlyModern || namesModern(r.Header)) {
@@ -170,8 +171,8 @@ func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 	}
 }
 
-// logUnserved says why a request was not served, at most every so often: it may
-// be the same for each of them.
+// logUnserved warns that a request was not served, for the reason err. It warns only now and
+// then: the reason may be the same for each request.
 func (h *Handler) logUnserved(err error) {
 	level := hclog.Debug
 	if h.refusalWarnings.Allow() {
@@ -217,8 +218,8 @@ func ruleOfRefusal(refusal *era.Refusal) string {
 	return "MI10"
 }
 
-// answerStatus returns the status for the answer to a request of method, where it
-// comes first (MI13).
+// answerStatus returns the HTTP status of the reply if m, the answer to a request of method,
+// is all of it (MI13).
 func answerStatus(m jsonrpc.Message, method string) int {
 	if !m.IsError() {
 		return http.StatusOK

@@ -19,12 +19,12 @@ type serverOutbox struct {
 	messages  []jsonrpc.Message
 	queued    *pendingMessage       // the first of them, in the queue of the session; nil: it is not
 	passedAny bool                  // the server has got a message
-	share     *httpserve.BodyMemory // goes with the last of them
+	share     *httpserve.BodyMemory // what the body takes of the budget; goes with the last message
 }
 
-// passReady passes on what the server takes at once, and returns what is closed when it
-// has taken the next one, to call it again; nil when there is none, or when it is
-// not yet its turn.
+// passReady passes on the messages that the server takes at once. It returns a channel that
+// is closed when the server has taken the next one: then the caller calls passReady again.
+// nil: no message is left, or the server must answer the bridge's own initialize first.
 func (o *serverOutbox) passReady() <-chan struct{} {
 	for len(o.messages) > 0 {
 		if o.queued == nil {
@@ -45,7 +45,8 @@ func (o *serverOutbox) passReady() <-chan struct{} {
 	return nil
 }
 
-// takeBack leaves nothing in the queue, and returns what the server has not got.
+// takeBack takes the queued message out of the queue, unless the server may be taking it, and
+// returns the messages that the server has not got.
 func (o *serverOutbox) takeBack() []jsonrpc.Message {
 	if o.queued == nil {
 		return o.messages
@@ -64,8 +65,8 @@ func (o *serverOutbox) takeBack() []jsonrpc.Message {
 const passRestTimeout = time.Minute
 
 // passRestToServer passes on the notifications and responses that are left of a batch which
-// the server has begun to take: the end of its reply, or of the connection, is
-// none of theirs, and the server may wait for them (LI9). It returns what the
+// the server has begun to take: the end of the reply, or of the connection, does not
+// concern them, and the server may wait for them (LI9). It returns the messages that the
 // server has not got.
 func (o *serverOutbox) passRestToServer() []jsonrpc.Message {
 	left := o.takeBack()
@@ -123,7 +124,7 @@ func (h *Handler) passAllToServer(w http.ResponseWriter, r *http.Request, s *ses
 	return true
 }
 
-// passToServer gives the server a message, and the session what it says about it.
+// passToServer gives the server a message, and notes what the message says about the session.
 func passToServer(ctx context.Context, s *session, m jsonrpc.Message, share *budget.Share) error {
 	if err := s.offerAndWait(ctx, m, share); err != nil {
 		return err
@@ -132,8 +133,9 @@ func passToServer(ctx context.Context, s *session, m jsonrpc.Message, share *bud
 	return nil
 }
 
-// offerAndWait passes a message on to the server, with what it holds of the budget. It waits while
-// the server does not take what came before.
+// offerAndWait passes a message on to the server, and waits until the server has taken it. share is what
+// the message holds of the budget; it is given back in any case. The error says that the server
+// has not got the message: the session has ended, or ctx is done.
 func (s *session) offerAndWait(ctx context.Context, m jsonrpc.Message, share *budget.Share) (err error) {
 	p := s.posts.offer(m, share)
 	taken := s.posts.whenTaken(p)

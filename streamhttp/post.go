@@ -154,8 +154,8 @@ type post struct {
 	w            http.ResponseWriter
 	r            *http.Request
 	s            *session
-	st           *stream
-	rd           *reader
+	st           *stream               // on which the requests are answered
+	rd           *reader               // reads st for this POST
 	firstID      jsonrpc.ID            // of the requests
 	batchIDs     []jsonrpc.ID          // of the requests of a batch, in order; nil: there is no batch
 	isInitialize bool                  // the request is initialize
@@ -196,7 +196,7 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 	toServer := serverOutbox{s: p.s, messages: messages, share: p.share}
 	defer toServer.takeBack()
 	nextTaken := toServer.passReady()
-	var commitTime <-chan time.Time // when nothing but what the server does not take is waited for
+	var commitTime <-chan time.Time // set once the answer is there, and only the server has to take what is left
 	for {
 		timeUp := false
 		if len(toServer.messages) == 0 {
@@ -247,8 +247,8 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 	}
 }
 
-// inlineAnswerer returns what writes the whole answer to a POST that has passed its
-// messages, if the client takes it at once (reader.setInlineAnswer); nil: that cannot be told.
+// inlineAnswerer returns the function for reader.setInlineAnswer. It writes the whole answer to
+// p, if that is there and the client takes it at once. nil: the exchange has to write the answer.
 func (h *Handler) inlineAnswerer(p *post) func() bool {
 	quick := httpserve.InlineReplyOf(p.r)
 	if quick == nil || p.isInitialize || p.batchIDs != nil || p.s.stateless { // a place is free when the client has its answer

@@ -18,8 +18,9 @@ import (
 // It is no bridge.Inbox because a POST has to know when its message was taken, and what
 // it holds of the budget until then.
 //
-// As long as the receiver is idle, the goroutine of a POST does its work (TrySend of the
-// Sink). Where that is not possible the receiver's own goroutine does, which may wait.
+// As long as the receiver is idle, the goroutine of a POST calls TrySend of the receiver's
+// Sink. If the Sink does not take the message, the receiver's own goroutine calls Send,
+// which may wait.
 //
 // Two locks: delivering is held while the Sink is called, mu while the fields are looked at.
 // delivering comes first; mu is never held across a call of anything.
@@ -28,7 +29,7 @@ type postQueue struct {
 
 	mu      sync.Mutex
 	waiting []*pendingMessage  // oldest first
-	sink    bridge.Sink        // of the receive that goes on
+	sink    bridge.Sink        // of the receive that waits; nil: none does
 	idle    bool               // receive waits, so that others may call sink
 	cancel  context.CancelFunc // of the ctx of a Send that goes on; nil: none does
 	err     error              // why nothing is taken any more
@@ -40,8 +41,8 @@ type pendingMessage struct {
 	m          jsonrpc.Message
 	share      *budget.Share // what it holds of the budget; mostly nil
 	offered    bool          // to the Sink, which may take it now
-	comesFirst bool          // by the Sink of a receive that has ended: it comes next, whatever the ctx says
-	abandoned  bool          // its POST has left it to the queue
+	comesFirst bool          // the Sink of an earlier receive has refused it: the next receive offers it, even if its ctx is done
+	abandoned  bool          // its POST has left it to the queue, or it is the bridge's own
 	taken      bool
 	done       chan struct{} // closed when it is taken; nil: nobody has asked for it
 }
@@ -78,12 +79,13 @@ func (q *postQueue) wakeReceiver() {
 	}
 }
 
-// maxInlineMessages is how many messages one POST does the work of the receiver for: it has its
-// own to do, and others may bring more and more.
+// maxInlineMessages is how many messages one POST hands to the receiver's Sink in a row: the POST
+// has its own work to do, and others may bring more and more.
 const maxInlineMessages = 32
 
-// deliverInline gives sink what waits, in the receiver's place. It reports whether nothing is left
-// for the receiver to do. The caller has locked delivering, which is unlocked.
+// deliverInline gives the waiting messages to sink, in the receiver's place. false: a message is left
+// for the receiver, which must be woken. The caller has locked delivering, and deliverInline
+// unlocks it.
 func (q *postQueue) deliverInline() (done bool) {
 	defer q.delivering.Unlock()
 	for range maxInlineMessages {
@@ -101,7 +103,8 @@ func (q *postQueue) deliverInline() (done bool) {
 	return false
 }
 
-// offerFirst returns the first message, and the sink of the receiver that waits for it.
+// offerFirst returns the first message, and the sink of the receiver that waits for it. nil: there
+// is no message, or no receiver waits.
 func (q *postQueue) offerFirst() (*pendingMessage, bridge.Sink) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -125,9 +128,9 @@ func (q *postQueue) whenTaken(p *pendingMessage) <-chan struct{} {
 	return p.done
 }
 
-// takeBack takes p out of the queue, and returns its share. It is false when p was taken, or
-// may be taken at any moment: then the queue goes on with it alone. A message that the
-// sink is about to send is not withdrawn, because half of it may have been written.
+// takeBack takes p out of the queue, and returns its share. ok is false when p was taken, or
+// was offered to the sink: such a message is not withdrawn, because half of it may have been
+// written. It stays in the queue without its POST.
 func (q *postQueue) takeBack(p *pendingMessage) (share *budget.Share, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -249,7 +252,7 @@ func (q *postQueue) noteTaken(p *pendingMessage) (more bool) {
 	return len(q.waiting) > 0
 }
 
-// end makes the queue take nothing any more. The messages in it are their POSTs'.
+// end makes receive return err, now and for good. A POST takes its message back itself.
 func (q *postQueue) end(err error) {
 	q.mu.Lock()
 	q.err = err

@@ -127,9 +127,9 @@ func (rp *replayStore) evictOldest() {
 // nobody reads them (parked). The session's lock guards it.
 type retention struct {
 	replayStore
-	streams map[uint64]*stream // by key: those that can be resumed
-	parked  struct{ bytes, events int }
-	budget  *budget.Share // for replayStore and parked; nil: they are not counted
+	streams map[uint64]*stream          // by key: those that can be resumed
+	parked  struct{ bytes, events int } // what waits on streams that are parked
+	budget  *budget.Share               // for replayStore and parked; nil: they are not counted
 }
 
 // add makes st one that can be resumed.
@@ -152,19 +152,21 @@ func (k *retention) keepWritten(st *stream, n int) {
 	k.evictToFit()
 }
 
-// park counts what waits on a stream without a reader. false: there is no room for it.
+// park begins to count what waits on a stream without a reader. false: there is no room for
+// it, and the caller has to abandon the stream.
 func (k *retention) park(st *stream) bool {
 	st.parked = true
 	return k.parkMore(st.pendingBytes, len(st.pending))
 }
 
-// parkMore counts what has come to a stream that is parked. false: there is no room for it.
+// parkMore counts what has come to a stream that is parked. false is as for park.
 func (k *retention) parkMore(bytes, events int) bool {
 	k.parked.bytes += bytes
 	k.parked.events += events
 	return k.parked.bytes <= k.maxBytes && k.parked.events <= k.maxCount && k.evictToFit()
 }
 
+// unpark ends the count of what waits on st, if st is parked.
 func (k *retention) unpark(st *stream) {
 	if st.parked {
 		st.parked = false
@@ -173,8 +175,8 @@ func (k *retention) unpark(st *stream) {
 	}
 }
 
-// evictToFit counts what is kept in the budget. Where there is no room for it, what was written
-// before goes first; false: there is none even so.
+// evictToFit makes the session's share of the budget as large as what is kept. If there is no
+// room for that, events in replayStore are dropped. false: there is no room even without them.
 func (k *retention) evictToFit() bool {
 	for !k.budget.ResizeTo(k.replayStore.bytes + k.parked.bytes) {
 		if len(k.ageOrder) == 0 {

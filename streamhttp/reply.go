@@ -12,15 +12,15 @@ import (
 // after it, so that the client does not take half a reply for a whole one.
 type reply struct {
 	http.ResponseWriter
-	begun bool // it has a status; its writers have a lock of their own
+	begun bool // it has a status; guarded by exchange.mu
 
 	mu           sync.Mutex // never held during a write
 	writing      bool
-	writes       uint64          // begun
-	watchedDone  <-chan struct{} // the end of a context, at which the write that is for it is broken off
-	unwatch      func() bool
-	aborted      bool
-	releasedConn bool // net/http goes on with the connection
+	writes       uint64          // how many writes have begun
+	watchedDone  <-chan struct{} // Done of the context at whose end a write is broken off
+	unwatch      func() bool     // ends the watch over that context; nil: there was none
+	aborted      bool            // a write was broken off: nothing can be written any more
+	releasedConn bool            // net/http goes on with the connection
 }
 
 // beginWrite is called before something is written that may have to wait, and endWrite
@@ -48,14 +48,14 @@ func (p *reply) endWrite() {
 	p.mu.Unlock()
 }
 
-// stopWatching ends the watch; the caller holds the lock.
+// stopWatching ends the watch over the context of the last write; the caller holds the lock.
 func (p *reply) stopWatching() {
 	if p.unwatch != nil {
 		p.unwatch()
 	}
 }
 
-// abortFor breaks off a write for the context that has ended so.
+// abortFor breaks off the write for the context with this Done, which has ended.
 func (p *reply) abortFor(done <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,8 +64,8 @@ func (p *reply) abortFor(done <-chan struct{}) {
 	}
 }
 
-// aborter returns what breaks off the write that is going on now, for somebody
-// who has to wait for it.
+// aborter returns a function that breaks off the write that is going on now, but none that
+// comes later. It is for somebody who has to wait for that write.
 func (p *reply) aborter() func() {
 	p.mu.Lock()
 	now := p.writes
@@ -89,7 +89,8 @@ func (p *reply) abort() {
 
 var longAgo = time.Unix(1, 0)
 
-// SetWriteDeadline does so, unless the reply was broken off.
+// SetWriteDeadline is for the http.ResponseController. Once a write was broken off, the deadline stays in
+// the past.
 func (p *reply) SetWriteDeadline(t time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,7 +118,7 @@ func (p *reply) flush(stall time.Duration) {
 	_ = p.SetWriteDeadline(time.Time{}) // over HTTP/2 it would end a silence, too
 }
 
-// releaseConn leaves the reply to net/http.
+// releaseConn leaves the connection to net/http: no context breaks off a write any more.
 func (p *reply) releaseConn() {
 	p.mu.Lock()
 	p.stopWatching()

@@ -152,8 +152,8 @@ func (h *Handler) checkHeaders(header http.Header, method string, facts *request
 	return nil
 }
 
-// headerAnnotation is the key of an input schema that asks for a header. Where it
-// does not stand, not even in disguise, there is no need to look closer.
+// headerAnnotation is the key of an input schema that asks for a header. A schema with neither
+// this key nor a unicodeEscape, which could disguise it, need not be parsed.
 var headerAnnotation, unicodeEscape = []byte("x-mcp-header"), []byte(`\u`)
 
 // checkParamHeaders compares the Mcp-Param headers of a tool's call with its

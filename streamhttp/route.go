@@ -43,6 +43,7 @@ func (r *router) targetStream(m jsonrpc.Message) *stream {
 	return r.notificationStream(m)
 }
 
+// notificationStream is targetStream for a notification.
 func (r *router) notificationStream(m jsonrpc.Message) *stream {
 	switch m.Method() {
 	case "notifications/progress":
@@ -97,7 +98,8 @@ func (r *router) relatedStream(m jsonrpc.Message) *stream {
 }
 
 // likeliestReadCall is calls.likeliestCall for a request of the server, which needs a stream that
-// somebody will read.
+// somebody will read. nil: there is no such call, or a standalone stream is read and the
+// call's is not.
 func (r *router) likeliestReadCall(afterSeq uint64) *call {
 	c := r.calls.likeliestCall(afterSeq)
 	if c != nil && c.stream.reader == nil && r.standalone.newest() != nil {
@@ -107,7 +109,8 @@ func (r *router) likeliestReadCall(afterSeq uint64) *call {
 }
 
 // cancellationStream returns the stream for the cancellation of a request of the
-// server's: that of the request, or if it has ended, a standalone one.
+// server: the stream that the request went on, or a standalone one if that stream brings
+// nothing any more. nil: the request has not been sent, or nobody reads a standalone stream.
 func (r *router) cancellationStream(id jsonrpc.ID) *stream {
 	st := r.sent[id]
 	if st != nil && (st.closed || st.unresumable || (st.isStandalone && st.reader == nil)) {

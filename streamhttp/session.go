@@ -27,8 +27,8 @@ const highWater = 256 << 10
 //
 // Order of locks: session.mu comes before the lock of postQueue, of a reader and of the
 // budget; postQueue.delivering and reader.mu are held while somebody does another's work, and
-// come before session.mu. None of them is held during I/O but reader.mu, which whoever
-// brings an answer only tries to take.
+// come before session.mu. Only these two are held during I/O; whoever brings a message or an
+// answer only tries to take them.
 //
 // Order of delivery: the client's messages reach the server in the order in which their
 // POSTs were read, one at a time (postQueue). What the server sends reaches each stream
@@ -39,18 +39,18 @@ type session struct {
 	opts   *HandlerOptions
 	posts  *postQueue
 	done   chan struct{} // closed by end
-	onEnd  func()
+	onEnd  func()        // called by end, once: takes the session out of the Handler
 	origin observe.SessionOrigin
 
 	mu              sync.Mutex // guards all that follows
 	ended           bool
-	endReason       string           // of ended
+	endReason       string           // why the session has ended
 	router                           // which stream a message of the server travels on
 	deferred        deferredMessages // messages of the server without a stream
 	retained        retention        // for a client that comes back
 	commits         commitTimer
 	activity        activity
-	lastStreamKey   uint64    // streams made
+	lastStreamKey   uint64    // the key of the stream that was made last
 	lastDropWarning time.Time // when the log was last told of a dropped response
 }
 
@@ -146,8 +146,8 @@ func (s *session) end(why string) {
 }
 
 // openPostStream enters the requests of one POST, which all answer on one stream, and
-// returns the stream with its reader. It is nil when an id is in use (J3);
-// the id is returned then. The error is errSessionEnded or errTooManyCalls.
+// returns the stream with its reader. If an id is in use (J3), the stream is nil and that
+// id is returned. The error is errSessionEnded or errTooManyCalls.
 func (s *session) openPostStream(requests []jsonrpc.Message) (*stream, *reader, jsonrpc.ID, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -317,8 +317,9 @@ func (s *session) endExchange() {
 	s.mu.Unlock()
 }
 
-// inUse is what admission.ReportBusy is told: the server may not have got yet what the client
-// has asked, and what serves one POST is in use for as long as it is there.
+// inUse tells admission.ReportBusy whether the session is in use, and since when it is idle.
+// It is in use while a call is open, even if the server has not got the call yet, and
+// always if it serves one stateless POST.
 func (s *session) inUse() (busy bool, since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -45,8 +45,8 @@ func (h *Handler) start(w http.ResponseWriter, r *http.Request, s *session, id j
 	return true
 }
 
-// serve runs the bridge.Handler for a session, which ends when the PrincipalContext
-// of who has opened it is done.
+// serve is the goroutine of a session: it runs the bridge.Handler. principalCtx is the
+// access.PrincipalContext of who has opened the session; when it is done, the session ends.
 func (h *Handler) serve(slot *admission.Slot, s *session, principalCtx context.Context) {
 	defer slot.Release()
 	defer context.AfterFunc(principalCtx, func() { s.end("there is no token any more for who has opened the session") })()
@@ -69,7 +69,8 @@ func (h *Handler) endSession(ctx context.Context, s *session, err error) {
 	s.end("the server has ended the session")
 }
 
-// endText returns how the session has ended, whose bridge.Handler returns err.
+// endText returns how the session has ended. ctx is that of its bridge.Handler, which has returned err.
+// failed: it is worth a warning.
 func (s *session) endText(ctx context.Context, err error) (text string, failed bool) {
 	s.mu.Lock()
 	text = s.endReason

@@ -28,12 +28,12 @@ type stream struct {
 	observedName  string // name, once StreamOf has returned it
 	nextSeq       uint64 // sequence number of the next event; the first is 1
 	pending       []event
-	keptEvents    []event // written before, kept for replay, oldest first
-	keptBytes     int     // of keptEvents
-	pendingBytes  int     // of pending
-	reader        *reader // the exchange by which the client reads it; nil: nobody is connected
-	parked        bool    // nobody is connected, and pending waits for a resumption
-	detachedAt    time.Time
+	keptEvents    []event       // written before, kept for replay, oldest first
+	keptBytes     int           // of keptEvents
+	pendingBytes  int           // of pending
+	reader        *reader       // the exchange by which the client reads it; nil: nobody is connected
+	parked        bool          // nobody is connected, and pending waits for a resumption
+	detachedAt    time.Time     // when its last reader was taken off
 	commitAt      time.Time     // when the reply to its POST becomes a stream, unless it is complete
 	commitIsDue   bool          // that time has come
 	nextToCommit  *stream       // in the session's commitTimer
@@ -86,8 +86,9 @@ func (st *stream) wakeSenders() {
 }
 
 // jsonAnswer returns the pending events if they are the whole answer to the POST
-// and nothing but responses, so that it can be plain JSON (LI7). It reports
-// stream when that cannot come true any more.
+// and nothing but responses, so that it can be plain JSON (LI7). mustStream says that
+// the reply has to be a stream: there is another message, the time is up, or the POST
+// gets no response.
 func (st *stream) jsonAnswer() (answer []event, mustStream bool) {
 	for _, e := range st.pending {
 		if e.kind != jsonrpc.Response {

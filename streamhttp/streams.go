@@ -30,7 +30,7 @@ func (s *session) openStandalone() (*stream, *reader, error) {
 }
 
 // resume attaches a reader to the stream of an event id, to go on after that
-// event. It is nil when that cannot be done (LI18). It takes the lock.
+// event. The stream is nil when that cannot be done (LI18). It takes the lock.
 func (s *session) resume(key, seq uint64) (*stream, *reader, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,7 +52,7 @@ func (s *session) resume(key, seq uint64) (*stream, *reader, error) {
 	return st, s.attach(st), nil
 }
 
-// attach makes a reader st's. A connection that had the stream loses it:
+// attach makes a reader for st. A connection that had the stream loses it:
 // half-open connections are common (LI18).
 func (s *session) attach(st *stream) *reader {
 	r := newReader()
@@ -101,8 +101,9 @@ func (s *session) lastWrittenSeq(st *stream, r *reader) (seq uint64, ours bool) 
 	return st.lastWrittenSeq(), st.reader == r
 }
 
-// take moves what waits on st to its reader r. ended says that r is to
-// stop: the stream is finished, or another connection took it over. It takes the lock.
+// take appends what waits on st, for its reader r to write, to buf, and counts it as written.
+// ended says that r is to stop: the stream is finished, or another connection took it
+// over. It takes the lock.
 func (s *session) take(st *stream, r *reader, buf []event) (events []event, ended bool) {
 	const maxEvents, maxBytes = 256, 256 << 10
 	s.mu.Lock()
@@ -158,7 +159,7 @@ func (s *session) detachStandalone(st *stream) {
 	}
 }
 
-// reroute finds another way for messages that their stream cannot deliver.
+// reroute finds another way for messages that their stream cannot deliver. It drops responses.
 func (s *session) reroute(events []event) {
 	for _, e := range events {
 		m, err := jsonrpc.Parse(e.line)

@@ -23,8 +23,8 @@ type call struct {
 	id     jsonrpc.ID
 	method string
 
-	ctx    context.Context
-	cancel context.CancelFunc // ends the POST, and the reading of its reply
+	ctx    context.Context    // of the POST and the reading of its reply; only that of initialize, a notification or a response has a deadline
+	cancel context.CancelFunc // ends ctx
 
 	sent     chan struct{} // closed when the next message may set out
 	sentOnce sync.Once
@@ -32,16 +32,16 @@ type call struct {
 
 	session *session // where it is posted first; nil: there was none when it was admitted
 
-	initializeGate  chan struct{} // others wait for it while this call is the client's initialize; nil: it is another call
+	initializeGate  chan struct{} // other messages wait for it until this call, the client's initialize, is answered; nil: it is another call
 	newSession      *session      // of any initialize: the session in its making
 	replacedSession *session      // to be ended when the call is over
 
 	cancelledCall *call // what a notification cancels; nil: nothing
 
 	isOwn bool // a request or notification of the bridge's own
-	// attended: of the bridge's own, a person may sign in for it; of the client's, it has had an attempt made to get a session.
+	// attended, of a call of the bridge's own: a person may sign in for it. Of a client's request: retryAttended has had an attempt made for it.
 	attended bool
-	// tell tells the clients what they wait for, of one of the bridge's own; nil: it is nothing that clients wait for.
+	// tell tells the clients what they wait for. It is for a call of the bridge's own; nil: no client waits for the call.
 	tell    func(text string)
 	replied chan jsonrpc.Message // for the response to a request of the bridge's own (isOwn)
 	reply   jsonrpc.Message      // that response, once ask has received it; zero for a client's request
@@ -94,8 +94,9 @@ func (call *call) isDone() bool {
 	}
 }
 
-// exchange posts the message, and for a request reads the reply until it is
-// answered. It returns nil when that is so, or when nobody waits any more.
+// exchange posts the message, and for a request reads the reply until the request is
+// answered. It returns nil if the server has taken the message and answered the request,
+// if nobody waits for the answer any more, or if the Conn has ended.
 func (c *conn) exchange(call *call) *httpdial.Fault {
 	session := call.session
 	resent, repeats := false, 0
@@ -133,6 +134,7 @@ func (c *conn) exchange(call *call) *httpdial.Fault {
 	}
 }
 
+// post posts the message once and handles the reply.
 func (c *conn) post(call *call, session *session) *httpdial.Fault {
 	ctx := call.ctx
 	if call.kind != jsonrpc.Notification {
@@ -246,7 +248,8 @@ func readReplyBody(peer *httpdial.Peer, resp *http.Response, maxSize int) ([]byt
 	return raw, nil
 }
 
-// handleAccepted handles a success without a message.
+// handleAccepted handles a reply that is a success without a message. A request waits for its
+// response on another stream, unless none can come.
 func (c *conn) handleAccepted(call *call, session *session, status int) *httpdial.Fault {
 	if call.kind != jsonrpc.Request {
 		if status != http.StatusAccepted {
@@ -327,6 +330,7 @@ func (c *conn) handleIncoming(raw []byte, from *call, session *session) *httpdia
 	return first
 }
 
+// handleMessage is handleIncoming for one message.
 func (c *conn) handleMessage(raw []byte, from *call, session *session) *httpdial.Fault {
 	m, err := jsonrpc.ParseDepth(raw, c.opts.MaxDepth)
 	if err != nil {
@@ -350,10 +354,9 @@ func (c *conn) handleMessage(raw []byte, from *call, session *session) *httpdial
 	return nil
 }
 
-// relatedID returns the request in whose course a message comes that came with
-// the reply to from: upstream's streams are told apart downstream (B.4). What
-// the bridge has asked for itself is nobody else's business, and what comes
-// after the response belongs to no request any more.
+// relatedID returns the id of the client's request to which a message belongs that came with
+// the reply to from: the server's streams are told apart for the client, too (B.4).
+// NullID: to none. The reply is to no request of the client, or the response came before.
 func relatedID(from *call) jsonrpc.ID {
 	if from == nil || from.IsFromBridge() || from.kind != jsonrpc.Request || from.isDone() {
 		return jsonrpc.NullID
@@ -366,8 +369,8 @@ func isProgressOf(m jsonrpc.Message, call *call) bool {
 		m.ProgressToken().Equivalent(call.msg.ProgressToken())
 }
 
-// handleResponse finds the call that a response answers, whichever stream it
-// came on (LE10). One without an id, in the reply to a call, is about that.
+// handleResponse answers the call that m is the response to, whichever stream m came on
+// (LE10). An error without an id, in the reply to a request, is about that request.
 func (c *conn) handleResponse(m jsonrpc.Message, from *call) {
 	id := m.ID()
 	if m.IsError() && (id.IsZero() || id == jsonrpc.NullID) && from != nil && from.kind == jsonrpc.Request {
@@ -384,7 +387,7 @@ func (c *conn) handleResponse(m jsonrpc.Message, from *call) {
 	}
 }
 
-// answer completes a claimed call.
+// answer answers a claimed call with m.
 func (c *conn) answer(call *call, m jsonrpc.Message) {
 	if m.ID() != call.id {
 		m = httpdial.ResponseWithID(m, call.id)
@@ -404,7 +407,8 @@ func (c *conn) answer(call *call, m jsonrpc.Message) {
 	}
 }
 
-// fail answers a call with the fault. Of other messages only the log hears.
+// fail answers a call with the fault, unless it was answered already. Of a message that is
+// no request only the log hears.
 func (c *conn) fail(ctx context.Context, call *call, fault *httpdial.Fault) {
 	if call.kind != jsonrpc.Request {
 		c.log.Warn("the server did not take a message", append(fault.LogAttrs(), "method", call.method)...)

@@ -38,10 +38,11 @@ type Options struct {
 	// the environment, and ConnectTimeout.
 	Transport http.RoundTripper
 
-	// Authorize returns what makes the requests, around base, which is the Transport: it adds credentials to
-	// each of them, replies that refuse them are seen first there, and it may send a request again. A
-	// *Fault that it returns is what clients are told. AuthorizeTimeout is how long a
-	// person may take to sign in meanwhile: time-outs are no shorter (httpdial.TimeoutWithSignIn). nil: as they are.
+	// Authorize wraps base, which is the Transport. The RoundTripper that it returns adds credentials to
+	// each request, sees first the replies that refuse them, and may send a request again. If its error
+	// is a *Fault, clients are told that. nil: the requests go out as they are.
+	// AuthorizeTimeout is how long a person may take to sign in meanwhile: time-outs are no
+	// shorter (httpdial.TimeoutWithSignIn).
 	Authorize        func(base http.RoundTripper) http.RoundTripper
 	AuthorizeTimeout time.Duration
 
@@ -88,23 +89,22 @@ type Options struct {
 	// learn of it and begin anew. What is in progress gets no answer then.
 	NoRenew bool
 
-	// NotifyAfterRenewal: once a session was renewed, Receive brings what says that
-	// everything may have changed: notifications of the kinds that the server
-	// announces, and for the resources that are subscribed.
+	// NotifyAfterRenewal: once a session was renewed, Receive brings notifications that
+	// everything may have changed: of the kinds that the server announces, and for the
+	// resources that are subscribed.
 	NotifyAfterRenewal bool
 
 	// ReportWrongTransport: when the client's first initialize is refused the way
-	// that a server of another transport refuses it (LE13), Receive ends with an
-	// WrongTransportError instead of answering it.
+	// that a server of another transport refuses it (LE13), Receive ends with a
+	// WrongTransportError, and that initialize gets no answer.
 	//
 	// All that may have to be sent to the other transport then is that
 	// initialize and the messages whose Send gave the WrongTransportError, which
 	// wait behind it: what was sent before is over, each request with an answer.
 	//
-	// The renewal of a session may be refused like that as well, when the
-	// server has changed, which 405 in mid-session is taken for a sign of. The
-	// WrongTransportError then has an EndedSession, and what is to be sent is at most those
-	// messages.
+	// The renewal of a session may be refused like that as well, when the server has
+	// changed; a 405 in mid-session is taken for a sign of that. The WrongTransportError
+	// then has an EndedSession, and no initialize has to be sent.
 	ReportWrongTransport bool
 
 	// Handoff is what a Conn of another transport has left: this one begins by
@@ -116,8 +116,8 @@ type Options struct {
 
 	// ConfirmUpgrade is asked when the server refuses the renewal of a session, with an
 	// error of its own or a 4xx, whether it speaks 2026-07-28 by now: if so, Receive
-	// ends with ErrUpgraded. refusal is that error, invalid where there is none.
-	// It may wait, until ctx is done. nil: the Conn goes on trying.
+	// ends with ErrUpgraded. refusal is that error, the zero Message if there is none.
+	// ConfirmUpgrade may wait, until ctx is done. nil: the Conn goes on trying.
 	ConfirmUpgrade func(ctx context.Context, refusal jsonrpc.Message) bool
 
 	// OnOpened is called when the server has answered the client's initialize,

@@ -17,10 +17,10 @@ const (
 	aheadTimeout     = time.Second      // how long Send waits until the message ahead was written
 	notificationWait = time.Second      // how long Send waits until a notification was accepted
 	listenTimeout    = time.Second / 10 // how long what follows initialized waits for the standalone stream
-	oneWayTimeout    = time.Minute      // how long the server may take to accept one
+	oneWayTimeout    = time.Minute      // how long the server may take to accept a notification or a response
 	streamLinger     = time.Second / 2  // how long a stream may stay open after its response
-	cancelLinger     = 2 * time.Second  // and after the server has accepted that its call is cancelled
-	maxCancelLinger  = 10 * time.Second // and after its client has said so, though the server has not accepted it
+	cancelLinger     = 2 * time.Second  // how long it may stay open after the server has accepted the cancellation of its call
+	maxCancelLinger  = 10 * time.Second // how long it may stay open after the client has cancelled its call, whatever the server does
 )
 
 // conn is the Conn that Client.Dial returns. Its goroutines are one per message being
@@ -35,7 +35,7 @@ type conn struct {
 
 	requestSlots remoteconn.Slots // one for each request that has a goroutine
 	oneWaySlots  remoteconn.Slots // and for each notification or response
-	refusing     sync.WaitGroup   // of refuse, from the decision that calls for it on
+	refusing     sync.WaitGroup   // requests that are being refused: from tryAdmit until refuse has queued the error response
 
 	ledger remoteconn.Ledger[*call, *session] // its lock guards the state, too
 	state  state
@@ -56,7 +56,7 @@ func newConn(target *httpdial.Target, opts Options) *conn {
 	return c
 }
 
-// slots returns those that a message of this kind needs one of.
+// slots returns the Slots of which a message of this kind needs one.
 func (c *conn) slots(kind jsonrpc.Kind) remoteconn.Slots {
 	if kind == jsonrpc.Request {
 		return c.requestSlots
@@ -177,7 +177,7 @@ func (c *conn) awaitNotification(ctx context.Context, call *call) {
 	}
 }
 
-// run carries one message from beginning to end.
+// run is the goroutine of one message: it carries the message from beginning to end.
 func (c *conn) run(call *call) {
 	fault := c.exchange(call)
 	if fault == nil && call.method == "notifications/initialized" {

@@ -8,7 +8,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// statusHints are what to do about some HTTP statuses.
+// statusHints says what the text of a Fault ends in, by the HTTP status of the reply.
 var statusHints = map[int]string{
 	404: "is the path of the URL right? It is often /mcp",
 	405: "there is no Streamable HTTP server at this path; is it an older HTTP+SSE server?",

@@ -11,8 +11,8 @@ import (
 
 // This file is for servers that make requests, for which 2026-07-28 has no place (ST10).
 
-// deliverServerRequest hands on a request that came in the reply to call. What comes of a question
-// of the bridge's own nobody receives: it is answered here.
+// deliverServerRequest hands on a request of the server that came in the reply to call. If call is the
+// bridge's own, nobody receives the request: it is answered here.
 func (c *modernConn) deliverServerRequest(call *modernCall, m jsonrpc.Message) {
 	if call.isOwn {
 		c.sendAnswer(era.AnswerServerRequest(m))
@@ -21,9 +21,9 @@ func (c *modernConn) deliverServerRequest(call *modernCall, m jsonrpc.Message) {
 	c.Deliver(call.ctx, m.WithRelated(call.id))
 }
 
-// sendAnswer posts the response to a request of the server. Nothing depends on
-// when it is taken, so nobody waits for that; of a server that takes none of
-// maxOneWay the rest is dropped.
+// sendAnswer posts the response to a request of the server, in a goroutine of its own. Nobody
+// waits until the server has taken it. If maxOneWay responses are on their way, one more is
+// dropped.
 func (c *modernConn) sendAnswer(m jsonrpc.Message) {
 	if !c.answerSlots.TryAcquire() {
 		c.log.Warn("answer dropped: the server asks more than it takes answers to")
@@ -37,6 +37,7 @@ func (c *modernConn) sendAnswer(m jsonrpc.Message) {
 	}
 }
 
+// runAnswer is the goroutine of sendAnswer.
 func (c *modernConn) runAnswer(call *modernCall) {
 	defer call.cancel()
 	header := c.baseHeader(1)

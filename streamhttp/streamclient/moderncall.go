@@ -16,7 +16,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
 )
 
-// run carries one request from beginning to end.
+// run is the goroutine of one request: it carries the request from beginning to end.
 func (c *modernConn) run(call *modernCall) {
 	defer call.cancel()
 	answer, rest, fault := c.exchange(call)
@@ -30,7 +30,7 @@ func (c *modernConn) run(call *modernCall) {
 	finishReply(rest, call.cancel)
 }
 
-// ask is run for a request of the bridge's own.
+// ask is run for a request of the bridge's own, in the caller's goroutine: it returns the answer.
 func (c *modernConn) ask(call *modernCall) (jsonrpc.Message, *httpdial.Fault) {
 	answer, rest, fault := c.exchange(call)
 	finishReply(rest, call.cancel)
@@ -49,7 +49,7 @@ func finishReply(rest *http.Response, cancel context.CancelFunc) {
 	rest.Body.Close()
 }
 
-// runNotification carries a notification.
+// runNotification is the goroutine of one notification.
 func (c *modernConn) runNotification(call *modernCall) {
 	defer close(call.accepted)
 	defer call.cancel()
@@ -192,10 +192,10 @@ func (c *modernConn) readModernRefusal(call *modernCall, resp *http.Response, id
 	return jsonrpc.Message{}, fault
 }
 
-// isForeignRefusal reports whether a server of 2026-07-28 does not refuse the request
-// id like this (ED9): with an error that is none of that revision's, or with one
-// of JSON-RPC's that is not about the request. What says who may ask, how much,
-// or when, says nothing about revisions. (-32022 says which it knows.)
+// isForeignRefusal reports whether no server of 2026-07-28 refuses the request with this id
+// like this (ED9): with an error that is none of that revision's, or with one of JSON-RPC's
+// that has another id. A status that says who may ask, how much, or when, says nothing
+// about revisions. (-32022 says which revisions the server knows.)
 func isForeignRefusal(fault *httpdial.Fault, id jsonrpc.ID) bool {
 	if fault.Status/100 != 4 || isStatusAboutCaller(fault.Status) {
 		return false

@@ -12,7 +12,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// modernStatusHints are what to do about some HTTP statuses.
+// modernStatusHints is statusHints of a ModernClient.
 var modernStatusHints = map[int]string{
 	404: "is the path of the URL right? It is often /mcp",
 	405: "there is no Streamable HTTP server at this path",
@@ -63,9 +63,9 @@ type modernCall struct {
 	cancel context.CancelFunc // ends the POST, and the reading of its reply
 
 	isOwn     bool          // the bridge's own: nothing of it is for Receive
-	sessionID string        // what a private one was given as Mcp-Session-Id
+	sessionID string        // the Mcp-Session-Id of the reply, if isOwn; "": there was none
 	delivered bool          // something of the reply was handed on
-	accepted  chan struct{} // of a notification: closed when the server has taken it
+	accepted  chan struct{} // of a notification: closed when the server has taken or refused it, or cannot be reached
 }
 
 func (c *modernConn) newCall(ctx context.Context, m jsonrpc.Message) *modernCall {
@@ -74,8 +74,8 @@ func (c *modernConn) newCall(ctx context.Context, m jsonrpc.Message) *modernCall
 	return call
 }
 
-// ownID returns an id that no client's request has: those of the Conn are the
-// Mux's integers.
+// ownID returns an id for a request of the bridge's own. No client's request has such an id:
+// the Mux gives them integers.
 func (c *modernConn) ownID() jsonrpc.ID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,7 +83,8 @@ func (c *modernConn) ownID() jsonrpc.ID {
 	return jsonrpc.StringID("mcp-bridge-" + jsonrpc.IntID(c.lastOwnID).String())
 }
 
-// TrySend implements bridge.Conn: it sends what need not wait for a notification to be taken.
+// TrySend implements bridge.Conn. It sends all but notifications, as far as a slot is free; a
+// cancellation it carries out.
 func (c *modernConn) TrySend(m jsonrpc.Message) bool {
 	switch {
 	case c.Context().Err() != nil:
@@ -145,7 +146,9 @@ func (c *modernConn) sendRequest(ctx context.Context, m jsonrpc.Message) error {
 	return err
 }
 
-// beginCall takes a request into the ledger and starts its goroutine.
+// beginCall enters a request in calls and starts its goroutine, which releases the slot. If
+// the result is not nil, nothing was begun: the request is to be refused with the Fault, or
+// cannot be taken.
 func (c *modernConn) beginCall(call *modernCall) (*httpdial.Fault, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -163,7 +166,7 @@ func (c *modernConn) beginCall(call *modernCall) (*httpdial.Fault, error) {
 	return nil, nil
 }
 
-// claim takes a call out of the ledger; false: it was cancelled before.
+// claim takes a call out of calls; false: it was cancelled before.
 func (c *modernConn) claim(call *modernCall) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,18 +17,18 @@ import (
 type modernAttempt struct {
 	msg           jsonrpc.Message // the call's, or with another id
 	version       string
-	hasName       bool   // there is a Mcp-Name
-	name          string // what it says
-	rawName       bool   // and as it is, not as base64
-	tool          modernTool
-	hasEmptyParam bool // one of its Mcp-Params is empty
-	emptyAsBase64 bool // and goes as the base64 of nothing
+	hasName       bool       // there is an Mcp-Name
+	name          string     // what Mcp-Name says
+	rawName       bool       // Mcp-Name says it as it is, not as base64
+	tool          modernTool // of a tools/call, as far as known
+	hasEmptyParam bool       // one of the Mcp-Params is empty
+	emptyAsBase64 bool       // an empty Mcp-Param goes as the base64 of nothing
 	header        http.Header
 
 	resent        bool // it was sent again because the reply was lost
 	busyRetries   int  // how often because the server was busy
-	nameRetried   bool // the server did not like the Mcp-Name, which is now the other way round
-	paramsRetried bool // or the Mcp-Params, and its tools were listed again
+	nameRetried   bool // the server has refused the Mcp-Name, and rawName was changed
+	paramsRetried bool // the server has refused the Mcp-Params, and its tools were listed again
 }
 
 // prepareHeaders makes the headers for a call. A call that cannot go out gets its

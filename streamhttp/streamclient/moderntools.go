@@ -17,14 +17,14 @@ const (
 	modernListTimeout  = 10 * time.Second // how long that may take
 	maxModernTools     = 1 << 15          // that are remembered
 
-	// modernToolTimeout is how long a call waits for the list, which goes on
-	// without it: most tools have no headers, and a server that wants some says
-	// so (ME4). Then it is worth the whole modernListTimeout.
+	// modernToolTimeout is how long a call waits for the list of tools; then the call goes
+	// on without. Most tools have no headers, and a server that wants some says so (ME4).
+	// After that the call waits for the whole modernListTimeout.
 	modernToolTimeout = 2 * time.Second
 
-	// modernListPause is how long no call waits for a list after the server has
-	// taken too long to answer, or to refuse, the last one. What is needed is asked
-	// for all the same.
+	// modernListPause is how long the bridge does not ask for the list again after the
+	// server took too long to answer or refuse the last time. A call that needs the list
+	// (ME4) asks for it all the same.
 	modernListPause = time.Minute
 )
 
@@ -32,7 +32,7 @@ const (
 type modernTool struct {
 	params     []toolheader.Param // what goes as headers with a call
 	err        error              // why there is no such tool: its annotations are invalid
-	learnedSeq uint64             // grows with everything that is learned; 0: nothing is known
+	learnedSeq uint64             // the number under which it was learned; the newer, the higher. 0: nothing is known
 }
 
 // modernTools remembers the tools that were seen in lists, and the names that
@@ -43,7 +43,7 @@ type modernTools struct {
 	lastLearnedSeq  uint64
 	byName          map[string]modernTool
 	listing         *modernListing // not nil while the bridge asks for the list itself
-	noListingBefore time.Time      // until which it does not
+	noListingBefore time.Time      // until then the bridge does not ask for it, see modernListPause
 }
 
 // modernListing is one walk through the server's list of tools.
@@ -53,9 +53,9 @@ type modernListing struct {
 	ok    bool // the server has answered; to be read after done
 }
 
-// lookUp returns what is known of a tool that was learned after afterSeq; or else the
-// walk to wait for, which is the caller's to begin if mustBegin. There is neither if
-// the server has not answered the last one, unless the walk is needed.
+// lookUp returns what was learned of a tool after afterSeq. If that is nothing, it returns the
+// walk to wait for; if mustBegin, the caller has to begin the walk. l is nil if the tool is
+// known, and also during modernListPause, unless the walk is needed.
 func (t *modernTools) lookUp(name string, afterSeq uint64, needed bool) (tool modernTool, l *modernListing, mustBegin bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -72,7 +72,8 @@ func (t *modernTools) lookUp(name string, afterSeq uint64, needed bool) (tool mo
 	return modernTool{}, t.listing, true
 }
 
-// endListing ends a walk that was made for the sake of the tool called name.
+// endListing ends a walk that was made for the sake of the tool called name. ok: the server has
+// answered.
 func (t *modernTools) endListing(l *modernListing, ok bool, name string, afterSeq uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -14,8 +14,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
 )
 
-// noteSession looks at the session id of a reply (LE3). For an initialize it
-// returns the session that begins with it.
+// noteSession looks at the session id of a reply (LE3). of is the session that the call was
+// posted to. noteSession returns of, and for an initialize the session that begins with the
+// reply.
 func (c *conn) noteSession(call *call, of *session, resp *http.Response) (*session, *httpdial.Fault) {
 	id := resp.Header.Get(wire.HeaderSession)
 	if call.method != "initialize" {
@@ -58,7 +59,8 @@ func negotiatedVersion(result jsonrpc.Message) string {
 	return version
 }
 
-// setSessionFromInitialize makes the answer to the client's initialize the current session.
+// setSessionFromInitialize makes the session that begins with the client's initialize the current one,
+// if m, the answer, is a result.
 func (c *conn) setSessionFromInitialize(call *call, m jsonrpc.Message) {
 	c.ledger.Lock()
 	c.state.newSession = nil
@@ -104,7 +106,7 @@ func (c *conn) handleInitializeFailure(call *call, fault *httpdial.Fault) {
 type renewer struct {
 	c               *conn
 	repair          *repair // not nil while the bridge tries to get a session
-	refusedRenewals int     // renewals in a row that a Conn before this one has ended with
+	refusedRenewals int     // see sessionstate.Handoff; 0 after a renewal
 }
 
 // repair is the attempt of the bridge to get a session that the client
@@ -112,7 +114,7 @@ type renewer struct {
 type repair struct {
 	ctx            context.Context
 	stop           context.CancelFunc
-	firstAttempted chan struct{} // closed after an attempt that is made at once, behind a shut gate
+	firstAttempted chan struct{} // closed after an attempt that is made at once; InitializeGate during that attempt
 	retryNow       chan struct{} // ends the wait before the next attempt
 
 	fault       *httpdial.Fault // of the last attempt
@@ -121,10 +123,11 @@ type repair struct {
 	nextAttempt time.Time       // when that is; zero: it is under way
 
 	attended        bool                // the next attempt is for a request of the client: a person may sign in for it
-	progressTellers []func(text string) // tell the clients what the requests wait for that wait for an attended attempt, where they have asked for progress
+	progressTellers []func(text string) // each tells the client what one of the requests waits for that wait for this attempt
 }
 
-// newRepair is called with the lock of the ledger held.
+// newRepair makes a repair for repairLoop. now: the first attempt is made at once, and the caller
+// lets messages wait for firstAttempted. The lock of the ledger is held.
 func (n *renewer) newRepair(now bool) *repair {
 	c := n.c
 	r := &repair{firstAttempted: make(chan struct{}), retryNow: make(chan struct{}, 1)}
@@ -143,6 +146,7 @@ func (r *repair) putOff() {
 	r.putOffs++
 }
 
+// downFault is what a request is answered with during r. The lock of the ledger is held.
 func (n *renewer) downFault(r *repair) *httpdial.Fault {
 	f := &httpdial.Fault{Reason: httpdial.ReasonServerDown, Text: fmt.Sprintf("no connection to %s yet", n.c.target.Peer)}
 	if r.fault != nil {
@@ -156,8 +160,8 @@ func (n *renewer) downFault(r *repair) *httpdial.Fault {
 	return f
 }
 
-// recoverSession returns the session in the place of one that the server has forgotten
-// (LE5), and waits while one is being made. However many messages notice, it is done once.
+// recoverSession returns the session that replaces one that the server has forgotten (LE5). It
+// waits while a session is being made; that is done once, however many messages notice.
 func (n *renewer) recoverSession(ctx context.Context, lost *session) (*session, *httpdial.Fault) {
 	c := n.c
 	n.repairSession(lost)
@@ -192,9 +196,9 @@ func (n *renewer) noSessionFault(why *httpdial.Fault) *httpdial.Fault {
 	return &httpdial.Fault{Reason: httpdial.ReasonSessionLost, Text: text}
 }
 
-// repairSession starts the repair of a session that the server has forgotten, unless another
-// has taken its place, is about to do so, or cannot be had now. The gate of the ledger is
-// shut while a session is about to begin.
+// repairSession starts the repair of a session that the server has forgotten, unless it is not
+// the current session any more, or the client itself is initializing. InitializeGate is shut
+// during the first attempt. With NoRenew it ends the Conn instead.
 func (n *renewer) repairSession(session *session) {
 	c := n.c
 	c.ledger.Lock()
@@ -242,7 +246,8 @@ func (n *renewer) repairLoop(r *repair) {
 	}
 }
 
-// pause waits for the next attempt; false: the client or Close has stopped it.
+// pause waits for the time of the next attempt, or for retryNow; false: the client or Close has
+// stopped the repair.
 func (n *renewer) pause(r *repair) bool {
 	httpdial.Pause(r.ctx, r.retryNow, r.wait)
 	return r.ctx.Err() == nil
@@ -253,7 +258,7 @@ func (n *renewer) beginAttempt(r *repair) context.Context {
 	n.c.ledger.Lock()
 	defer n.c.ledger.Unlock()
 	select {
-	case <-r.retryNow: // it has come to that by itself
+	case <-r.retryNow: // the time had come anyway
 	default:
 	}
 	attended := r.attended
@@ -274,7 +279,7 @@ func (n *renewer) tellWaiting(r *repair, text string) {
 	}
 }
 
-// noteWaitingRequest notes that a request waits for the attempt that is under way. It comes again when the gate is open. The lock of the ledger is held.
+// noteWaitingRequest notes that a request waits for the attempt that is under way, if its client has asked for progress. The lock of the ledger is held.
 func (n *renewer) noteWaitingRequest(call *call) {
 	c, r := n.c, n.repair
 	if r == nil || c.ledger.InitializeGate != r.firstAttempted || call.kind != jsonrpc.Request || c.opts.AuthorizeTimeout == 0 {
@@ -285,8 +290,8 @@ func (n *renewer) noteWaitingRequest(call *call) {
 	}
 }
 
-// retryAttended has the next attempt made now if all that is missing is that somebody signs in, which needs a request of the
-// client: this one, which comes again when the gate is open. It is so once for each request. The lock of the ledger is held.
+// retryAttended has the next attempt made now, for this request of the client, if there is no session only because somebody has to
+// sign in. The request is admitted again when InitializeGate opens. true once for each request. The lock of the ledger is held.
 func (n *renewer) retryAttended(call *call) bool {
 	c, r := n.c, n.repair
 	if call.attended || call.kind != jsonrpc.Request || call.method == "initialize" || !c.isDown() || r.nextAttempt.IsZero() ||
@@ -353,7 +358,7 @@ func (n *renewer) notifyChanged(session *session) {
 }
 
 // handshake initializes in the client's place and tells the new session what the old one
-// knew. refused: the fault is how the server has answered initialize, if it has.
+// knew. refused: it was initialize that has failed with the fault.
 func (n *renewer) handshake(ctx context.Context) (session *session, refused bool, fault *httpdial.Fault) {
 	c := n.c
 	o := &renewedSession{c: c}
@@ -372,8 +377,8 @@ func (n *renewer) handshake(ctx context.Context) (session *session, refused bool
 // remoteconn.ReplacementSession.
 type renewedSession struct {
 	c       *conn
-	session *session // what the reply to initialize is about; nil: there was none
-	refused bool     // initialize was answered with a fault
+	session *session // begun by the reply to initialize; nil: there was no such reply
+	refused bool     // initialize has failed with a fault
 }
 
 // SendRequest implements remoteconn.ReplacementSession.
@@ -427,8 +432,7 @@ func (c *conn) tell(ctx context.Context, m jsonrpc.Message, session *session) *h
 	return c.exchange(call)
 }
 
-// cancelServerRequests tells the client that nobody waits any more for the answers that
-// the lost session has asked for.
+// cancelServerRequests cancels, for the client, the open requests of a session that is lost.
 func (n *renewer) cancelServerRequests(session *session) {
 	c := n.c
 	c.ledger.Lock()

@@ -14,7 +14,7 @@ type state struct {
 	lastSent <-chan struct{}
 
 	session    *session // nil before initialize and while the server is down
-	newSession *session // what the reply to the client's initialize said so far
+	newSession *session // begun by the reply to the client's initialize, whose answer has not come yet; nil: none
 }
 
 // session is what one initialize has set up. It also stands for a
@@ -32,14 +32,14 @@ type session struct {
 	lost        bool   // the server has forgotten it, or it was replaced
 
 	streamUnavailable   chan struct{} // closed while its standalone stream cannot be had; another one when it can again
-	isStreamUnavailable bool          // it is closed
+	isStreamUnavailable bool          // streamUnavailable is closed
 
-	changeNotifications []jsonrpc.Message // what the client is told of a new one, with NotifyAfterRenewal
+	changeNotifications []jsonrpc.Message // what the client is told of this session if it replaces another, with NotifyAfterRenewal
 }
 
-// admit waits while the gate is shut, and enters the call into the ledger. It
-// returns what to wait for until it is the call's turn; nil when the message
-// is not to be sent, because of the fault or because nobody needs it.
+// admit waits while InitializeGate is shut, and enters the call into the ledger. ahead is closed
+// when it is the call's turn. A nil ahead means that the message is not to be sent: it is
+// to be answered with the fault, cannot be taken (err), or nobody needs it.
 func (c *conn) admit(ctx context.Context, call *call) (ahead <-chan struct{}, fault *httpdial.Fault, err error) {
 	for {
 		result := c.tryAdmit(call)
@@ -58,12 +58,14 @@ func (c *conn) admit(ctx context.Context, call *call) (ahead <-chan struct{}, fa
 // admitResult is what becomes of a message: exactly one field is set.
 type admitResult struct {
 	sendAfter  <-chan struct{} // it is sent after this was closed
-	retryAfter <-chan struct{} // it has to come again after this was closed
+	retryAfter <-chan struct{} // tryAdmit has to be called again once this is closed
 	answerWith *httpdial.Fault // it is answered with this
 	dropReason string          // it is not needed, for this reason
 	err        error           // it cannot be taken
 }
 
+// tryAdmit decides what becomes of a message of the client, and enters it into the ledger if it
+// is to be sent.
 func (c *conn) tryAdmit(call *call) (result admitResult) {
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
@@ -147,9 +149,11 @@ var closedChannel = func() <-chan struct{} {
 	return ch
 }()
 
-// isDown reports whether the bridge tries in vain to get a session.
+// isDown reports whether the bridge tries to get a session and has none. The lock of the ledger is held.
 func (c *conn) isDown() bool { return c.state.session == nil && c.renewer.repair != nil }
 
+// admitRequest enters a request into the ledger. If the result is not nil, it was not entered: it is to
+// be answered with the Fault, or cannot be taken.
 func (c *conn) admitRequest(call *call) (*httpdial.Fault, error) {
 	if fault, err := c.ledger.RefusalOf(call.msg, c.opts.MaxInFlight, c.state.session != nil); fault != nil || err != nil {
 		return fault, err
@@ -163,7 +167,8 @@ func (c *conn) admitRequest(call *call) (*httpdial.Fault, error) {
 	return nil, nil
 }
 
-// beginInitialize forgets what belonged to the client's session before.
+// beginInitialize ends a repair, shuts InitializeGate for the client's initialize, and forgets what
+// the client has told its last session.
 func (c *conn) beginInitialize(call *call) {
 	if c.renewer.repair != nil { // the client does it itself
 		c.renewer.repair.stop()
@@ -174,7 +179,8 @@ func (c *conn) beginInitialize(call *call) {
 	c.ledger.InitializeGate = call.initializeGate
 }
 
-// admitNotification returns why the notification is not to be sent.
+// admitNotification returns why the notification is not to be sent; "": it is. target is the call that
+// it cancels, or nil.
 func (c *conn) admitNotification(call, target *call) (drop string) {
 	if call.method == "notifications/initialized" {
 		c.ledger.State.InitializedNotification = call.msg
@@ -199,7 +205,7 @@ func (c *conn) admitNotification(call, target *call) (drop string) {
 }
 
 // admitResponse gives the client's response the id that the server knows
-// (LE15), or returns why it is not to be sent.
+// (LE15). It returns why the response is not to be sent; "": it is.
 func (c *conn) admitResponse(call *call) (drop string) {
 	session, answer, ok := c.ledger.State.RouteResponse(call.msg)
 	switch {

@@ -24,17 +24,17 @@ const (
 	minPollRetry          = time.Second / 4       // the shortest wait that a server gives to be polled
 	maxBackoff            = 30 * time.Second      // the wait grows up to this
 	maxServerRetry        = 10 * time.Minute      // the longest retry that is honoured
-	steadyAfter           = 10 * time.Second      // a stream that has lived so long was no failure
+	steadyAfter           = 10 * time.Second      // a stream that ends after so long does not count as a failure
 )
 
 // resumePoint is how far a stream was read, over all its connections, and when to
 // connect again.
 type resumePoint struct {
-	lastID   string
-	retry    time.Duration
+	lastID   string        // of the last event; "": it cannot be resumed
+	retry    time.Duration // the server's retry field, if hasRetry
 	hasRetry bool
 	failures int       // fruitless connections in a row
-	giveUpAt time.Time // when it is enough of them; zero: there was progress since the last
+	giveUpAt time.Time // when no more of them are made; zero: there was none since the last progress
 }
 
 // noteConnectionEnd takes over what the reader of a connection has learned. A connection
@@ -63,8 +63,8 @@ func (s *resumePoint) noteConnectionEnd(r *sse.Reader, fruitful bool) {
 	}
 }
 
-// timeLeft returns how much is left of the time for fruitless connections, which
-// limit is and which begins with the first call since there was progress.
+// timeLeft returns how much is left of limit, the time for fruitless connections. That time
+// begins with the first call of timeLeft since there was progress.
 func (s *resumePoint) timeLeft(limit time.Duration) time.Duration {
 	if s.giveUpAt.IsZero() {
 		s.giveUpAt = time.Now().Add(limit)
@@ -77,8 +77,8 @@ func isSendable(id string) bool {
 	return utf8.ValidString(id) && !strings.ContainsFunc(id, unicode.IsControl)
 }
 
-// serverWait returns how long the server wants its client to wait. Nobody waits for
-// a call for as long as some could name.
+// serverWait returns how long the server wants its client to wait before it connects again,
+// within minReconnectDelay and maxServerRetry.
 func (s *resumePoint) serverWait() time.Duration {
 	if s.hasRetry {
 		return min(max(s.retry, minReconnectDelay), maxServerRetry)
@@ -86,7 +86,7 @@ func (s *resumePoint) serverWait() time.Duration {
 	return defaultReconnectDelay
 }
 
-// isExpired reports whether nothing is left of that time.
+// isExpired reports whether nothing is left of the time that timeLeft has begun.
 func (s *resumePoint) isExpired() bool { return !s.giveUpAt.IsZero() && time.Until(s.giveUpAt) <= 0 }
 
 // nextDelay returns how long to wait before the next connection: exactly as long
@@ -297,8 +297,8 @@ func (l *listener) listen(session *session) {
 	}
 }
 
-// observeStream tells the Observer of a standalone stream that begins behind the event from, and
-// returns what tells that it has ended.
+// observeStream tells the Observer of a standalone stream that begins behind the event from; ended
+// tells that it has ended.
 func (l *listener) observeStream(from string) (ended func()) {
 	e := observe.Stream{Hop: observe.Upstream, Name: "standalone", Action: "opened", FromEventID: from}
 	if from != "" {
@@ -326,7 +326,7 @@ func (l *listener) setStreamUnavailable(session *session, unavailable bool) {
 	session.isStreamUnavailable = unavailable
 }
 
-// streamUnavailableOf returns what is closed when the session's standalone stream cannot be had.
+// streamUnavailableOf returns a channel that is closed once the session's standalone stream cannot be had.
 func (l *listener) streamUnavailableOf(session *session) <-chan struct{} {
 	c := l.c
 	c.ledger.Lock()
@@ -334,6 +334,7 @@ func (l *listener) streamUnavailableOf(session *session) <-chan struct{} {
 	return session.streamUnavailable
 }
 
+// readStandaloneStream hands on what a connection of the standalone stream carries, until it ends.
 func (l *listener) readStandaloneStream(session *session, resp *http.Response, point *resumePoint) {
 	c := l.c
 	defer l.observeStream(point.lastID)()
