@@ -27,8 +27,8 @@ type GuardedClientOptions struct {
 	// Required: http, https, ws or wss.
 	ConfiguredURL string
 
-	// AllowPrivate lets it name what is nearer, too, and what is not on the internet also by http://. The
-	// metadata services of clouds are refused all the same.
+	// AllowPrivate: ConfiguredURL may also name addresses that are nearer to us, and addresses that are not on the
+	// internet may be named by http://. The metadata services of clouds are refused all the same.
 	AllowPrivate bool
 
 	TLS            *tls.Config   // as TransportOptions have it
@@ -66,13 +66,13 @@ type reachGuard struct {
 	configuredURL   *url.URL
 	allowPrivate    bool // addresses of any reach but NeverAllowed
 	dialer          *net.Dialer
-	tls             *tls.Config // nil: as in GuardedClientOptions; not to be changed
-	reachOf         func(netip.Addr) reach.Reach
-	proxyOf         func(*http.Request) (*url.URL, error)
-	httpsTransport  *http.Transport           // for https
-	httpTransport   *http.Transport           // for http
-	proxyTransport  *http.Transport           // for both
-	configuredReach atomic.Pointer[hostReach] // of configuredURL; nil: nobody knows yet
+	tls             *tls.Config                           // nil: as in GuardedClientOptions; not to be changed
+	reachOf         func(netip.Addr) reach.Reach          // reach.OfAddr, but in tests
+	proxyOf         func(*http.Request) (*url.URL, error) // http.ProxyFromEnvironment, but in tests
+	httpsTransport  *http.Transport                       // for https URLs without a proxy
+	httpTransport   *http.Transport                       // for http URLs without a proxy
+	proxyTransport  *http.Transport                       // for both, through a proxy
+	configuredReach atomic.Pointer[hostReach]             // of configuredURL; nil: nobody knows yet
 }
 
 // A hostReach is how far an address reaches.
@@ -114,7 +114,8 @@ func (g *reachGuard) RoundTrip(r *http.Request) (*http.Response, error) {
 	return g.proxyTransport.RoundTrip(r)
 }
 
-// checkReach returns nil, or its argument with what is missing in it.
+// checkReach returns nil if the address of to may be reached, or else to, completed. It connects to
+// ConfiguredURL if it has to know how near that is.
 func (g *reachGuard) checkReach(ctx context.Context, to *reach.Error) error {
 	base := g.configuredReach.Load()
 	if base == nil && to.Reach != reach.Public && to.Reach != reach.NeverAllowed && !g.allowPrivate {
@@ -126,8 +127,8 @@ func (g *reachGuard) checkReach(ctx context.Context, to *reach.Error) error {
 	return nil
 }
 
-// checkAgainst returns nil, or its argument with what is missing in it. A base of nil counts as Public. PlainHTTP says at first that
-// the URL begins with http://.
+// checkAgainst returns nil if the address of to may be reached, or else to, completed. base is the reach of ConfiguredURL; nil counts as
+// Public. On entry to.PlainHTTP says that the URL begins with http://; on return, that this is why it is refused.
 func (g *reachGuard) checkAgainst(to *reach.Error, base *hostReach) *reach.Error {
 	if to.PlainHTTP && to.Reach == reach.Public {
 		return to
@@ -189,7 +190,7 @@ func (g *reachGuard) dialAllowedAddrs(ctx context.Context, network, address stri
 	return conn, err
 }
 
-// learnConfiguredReach finds out how far the named address reaches, and keeps it if that does not change.
+// learnConfiguredReach finds out how far ConfiguredURL reaches, and keeps the result unless it may be another the next time.
 func (g *reachGuard) learnConfiguredReach(ctx context.Context) *hostReach {
 	s, final := g.resolveConfiguredReach(ctx)
 	if final {
@@ -198,7 +199,7 @@ func (g *reachGuard) learnConfiguredReach(ctx context.Context) *hostReach {
 	return s
 }
 
-// resolveConfiguredReach finds it out. final: it would be the same another time.
+// resolveConfiguredReach finds out how far ConfiguredURL reaches. final: the result would be the same another time.
 func (g *reachGuard) resolveConfiguredReach(ctx context.Context) (s *hostReach, final bool) {
 	unknown := func(text string) *hostReach { return &hostReach{reach.Public, errors.New(text)} }
 	if r, known := reach.OfHost(g.configuredURL.Hostname()); known {

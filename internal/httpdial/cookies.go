@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 )
 
-// What a server may have kept for it.
+// How many cookies of a server are kept, and how large they may be.
 const (
 	maxCookies        = 64      // at a time
 	maxSetCookieBytes = 4 << 10 // of a Set-Cookie, in bytes
@@ -20,7 +20,7 @@ const (
 // A cookieStore has the cookies that one server has set, for one Conn (LE17). The zero
 // cookieStore is empty. Its methods may be called concurrently.
 type cookieStore struct {
-	hasAny atomic.Bool // there may be some
+	hasAny atomic.Bool // a cookie was set; it may have expired
 
 	mu      sync.Mutex
 	jar     *cookiejar.Jar

@@ -10,8 +10,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 )
 
-// Observed returns rt so that seen is told of each exchange, while somebody watches them. With a
-// nil seen that is rt itself. A Target has that done.
+// Observed returns a RoundTripper that makes requests by rt and tells seen of each exchange, while somebody
+// watches exchanges. With a nil seen it is rt itself. NewTarget calls it.
 func Observed(rt http.RoundTripper, seen *observe.Session) http.RoundTripper {
 	if seen == nil {
 		return rt
@@ -19,7 +19,7 @@ func Observed(rt http.RoundTripper, seen *observe.Session) http.RoundTripper {
 	return &observedTransport{rt, seen}
 }
 
-// Authorized returns what authorize makes of rt; nil: rt itself. A Target has that done.
+// Authorized returns authorize(rt), or rt itself if authorize is nil. NewTarget calls it.
 func Authorized(rt http.RoundTripper, authorize func(http.RoundTripper) http.RoundTripper) http.RoundTripper {
 	if authorize == nil {
 		return rt

@@ -27,8 +27,8 @@ import (
 
 const (
 	maxRedirects        = 5
-	refusalBodyTimeout  = 5 * time.Second // how long the body of an HTTP error may take
-	maxRefusalBodyBytes = 1 << 20         // and how long it may be
+	refusalBodyTimeout  = 5 * time.Second // how long it may take to read the body of an HTTP error
+	maxRefusalBodyBytes = 1 << 20         // how much of that body is read
 	maxLoggedBytes      = 200             // bytes of what a server says, in a log
 )
 
@@ -36,13 +36,13 @@ const (
 // wrong with it; they may be called concurrently.
 type Peer struct {
 	url               *url.URL
-	origin            string
-	statusHints       map[int]string
+	origin            string            // scheme and host, for texts
+	statusHints       map[int]string    // what texts about an HTTP status end in, see NewPeer
 	configuredSecrets *strings.Replacer // of all requests; nil: there are none
 	sentSecrets       *strings.Replacer // of one request, see WithholdingSent; nil: there are none
 	cookies           *cookieStore
-	hasAnswered       *atomic.Bool // before, in HTTP
-	serverNamedPath   bool         // the server has said the path, in which a session may be named
+	hasAnswered       *atomic.Bool // the server has answered a request in HTTP
+	serverNamedPath   bool         // the server has said the path of url: texts do not show it, and no user has mistyped it
 }
 
 // NewPeer returns the Peer at u, which must not change any more. header is what

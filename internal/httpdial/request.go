@@ -18,7 +18,7 @@ import (
 const DefaultConnectTimeout = 10 * time.Second
 
 // ParseURL parses the address of a server, whose scheme must be one of schemes. A
-// fragment is left out; user and password stay in User, see Header. No error
+// fragment is left out; user and password stay in User, see RequestHeader. No error
 // repeats anything of the address but its scheme, there may be keys in it.
 func ParseURL(text string, schemes ...string) (*url.URL, error) {
 	u, err := url.Parse(text)

@@ -34,7 +34,8 @@ func BackoffAfter(f *Fault, n int) time.Duration {
 	return max(Backoff(n), min(f.RetryAfter, maxRetryAfter))
 }
 
-// Pause waits for d; false: ctx or done (nil: none) was closed before.
+// Pause waits for d. false: before that ctx was done, or done was closed or had an element.
+// done may be nil.
 func Pause(ctx context.Context, done <-chan struct{}, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -86,8 +87,9 @@ const (
 	maxBusyWait    = 5 * time.Second // a longer Retry-After is the client's to wait for
 )
 
-// PauseBeforeBusyRetry waits before a server that was too busy is asked again, n times
-// having been asked again already; false: it is not to be asked again.
+// PauseBeforeBusyRetry waits before a server that was too busy is asked again. n is how often it
+// was asked again already; retryAfter is what the server has said. false: it is not to be
+// asked again, or ctx is done.
 func PauseBeforeBusyRetry(ctx context.Context, n int, retryAfter time.Duration) bool {
 	if n >= maxBusyRetries || retryAfter > maxBusyWait {
 		return false

@@ -20,8 +20,8 @@ type TargetOptions struct {
 	ReservedHeaders []string       // headers that belong to the transport: those in Header are ignored
 	StatusHints     map[int]string // see NewPeer
 
-	// Transport makes the requests. nil: the Target has one of its own, for which the
-	// rest is.
+	// Transport makes the requests. nil: the Target has one of its own, for which the next
+	// five fields are.
 	Transport           http.RoundTripper
 	ConnectTimeout      time.Duration
 	TLS                 *tls.Config
@@ -29,9 +29,9 @@ type TargetOptions struct {
 	NoHTTP2             bool
 	ReplyHeaderTimeout  time.Duration // for the header of a reply; 0: none
 
-	// Authorize returns what makes the requests, around base: it adds credentials to each of them, sees
-	// the replies that refuse them, and may send a request again. Session is told of each that it sends. A
-	// *Fault that it returns is what clients are told. nil: requests are made as they are.
+	// Authorize wraps base, which is the Transport. The RoundTripper that it returns adds credentials to each
+	// request, sees the replies that refuse them, and may send a request again; Session is told of each
+	// that it sends. If its error is a *Fault, clients are told that. nil: the requests go out as they are.
 	Authorize func(base http.RoundTripper) http.RoundTripper
 
 	// Session is told of each exchange while somebody watches messages. nil is fine.
@@ -94,8 +94,8 @@ func (t *Target) NewBareRequest(ctx context.Context, method string, header http.
 // Do is Peer.Do with the Target's Transport.
 func (t *Target) Do(req *http.Request) (*http.Response, *Fault) { return t.Peer.Do(t.Transport, req) }
 
-// TimeoutWithSignIn returns the time-out of a request for which somebody may have to sign in first: limit, or as long as that wait
-// may take and the time to connect, if it is more. 0: nobody does.
+// TimeoutWithSignIn returns the time-out of a request for which somebody may have to sign in first: limit, or wait and the time to
+// connect, if that is more. wait is how long the sign-in may take; 0: nobody has to sign in.
 func TimeoutWithSignIn(limit, wait time.Duration) time.Duration {
 	if wait == 0 {
 		return limit

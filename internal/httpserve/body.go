@@ -54,7 +54,7 @@ func (b *BodyLimits) NewMemory() *BodyMemory { return &BodyMemory{limits: b} }
 // goroutine, which owes it a Free.
 type BodyMemory struct {
 	limits *BodyLimits
-	held   *budget.Share // nil: the body is so short that it does not count
+	held   *budget.Share // nil: nothing that counts; the body was not read yet, is short, or was detached
 }
 
 // Free gives everything back. It may be called more than once, and on nil.
@@ -136,7 +136,7 @@ func (s *BodyMemory) readAll(r io.Reader, size, max int64) ([]byte, error) {
 	return body, nil
 }
 
-// growBody returns body in so much room. For a moment there are both.
+// growBody returns a copy of body with a capacity of room. For a moment both count.
 func (s *BodyMemory) growBody(body []byte, room int64) ([]byte, error) {
 	if !s.held.Take(int(room)) {
 		return nil, errBudgetExhausted

@@ -14,8 +14,9 @@ import (
 // inlineReplyKey is under which a request's context knows its InlineReply.
 type inlineReplyKey struct{}
 
-// WithInlineReply is for the ConnContext of an http.Server: InlineReplyOf finds what WithInlineReply has
-// noted of the connection.
+// WithInlineReply is for the ConnContext of an http.Server: it puts an InlineReply for c into the
+// ctx of the connection's requests. Where the system cannot tell what a client has taken, it
+// returns ctx itself.
 func WithInlineReply(ctx context.Context, c net.Conn) context.Context {
 	taken := sockstate.OutputDrainedFunc(c)
 	if taken == nil {
@@ -29,15 +30,15 @@ func WithInlineReply(ctx context.Context, c net.Conn) context.Context {
 // concurrently, nor after the request's handler has returned.
 type InlineReply struct {
 	conn          net.Conn
-	outputDrained func() bool
+	outputDrained func() bool     // see sockstate.OutputDrainedFunc
 	writeTimer    lazytimer.Timer // calls abortLateWrite
-	replyWritten  bool
+	replyWritten  bool            // TryWrite has written the reply to the request in progress
 
-	mu         sync.Mutex // held while the deadline is set
+	mu         sync.Mutex // guards writeBegan; held while abortLateWrite sets the deadline
 	writeBegan time.Time  // when the write in progress began; zero: there is none
 }
 
-// newInlineReply returns one for c, of which taken is what sockstate.OutputDrainedFunc says.
+// newInlineReply returns an InlineReply for c. taken is its outputDrained.
 func newInlineReply(c net.Conn, taken func() bool) *InlineReply {
 	q := &InlineReply{conn: c, outputDrained: taken}
 	q.writeTimer.Do = q.abortLateWrite
@@ -61,8 +62,8 @@ func (q *InlineReply) setWriteBegan(at time.Time) {
 	q.mu.Unlock()
 }
 
-// InlineReplyOf returns what the connection of a request knows; nil: nothing. Over
-// HTTP/2 nothing can be known: others share the connection.
+// InlineReplyOf returns the InlineReply of the connection of a request. nil: there is none, as
+// always over HTTP/2, where other requests share the connection.
 func InlineReplyOf(r *http.Request) *InlineReply {
 	if r.ProtoMajor != 1 {
 		return nil
@@ -87,9 +88,8 @@ func (q *InlineReply) TryWrite(write func()) (written bool) {
 	return true
 }
 
-// resetReplyWritten reports whether there is nothing more to be written to the reply in
-// progress, for TryWrite has done it, and forgets that. Whoever serves requests that TryWrite is used for
-// asks once at the end of each, also of a nil InlineReply.
+// resetReplyWritten reports whether TryWrite has written the reply to the request in progress, and
+// forgets that. It is called once at the end of each request. A nil InlineReply has written nothing.
 func (q *InlineReply) resetReplyWritten() bool {
 	if q == nil {
 		return false

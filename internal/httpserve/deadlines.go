@@ -53,9 +53,9 @@ func (b *deadlineHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b.next.ServeHTTP(w, r)
 }
 
-// setReplyDeadline bounds what net/http still has to send: it does so when the handler has
-// returned and the body has come, and then takes the deadline away. What an InlineReply
-// has written is sent.
+// setReplyDeadline sets the deadline for what net/http still has to send. net/http sends it when
+// the handler has returned and the body has come, and then takes the deadline away. After
+// an InlineReply nothing is left to send.
 func (b *deadlineHandler) setReplyDeadline(w http.ResponseWriter, r *http.Request, body time.Time) {
 	if InlineReplyOf(r).resetReplyWritten() || b.deadlines.Reply <= 0 {
 		return

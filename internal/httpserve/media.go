@@ -12,8 +12,8 @@ const jsonMediaType = "application/json"
 // usualAccept is what most clients send, to the letter.
 const usualAccept = jsonMediaType + ", text/event-stream"
 
-// Accepts reports whether the Accept headers admit every one of the media
-// types, of those two. No Accept header admits everything (LI4).
+// Accepts reports whether the Accept headers admit each of types: application/json,
+// text/event-stream, or both. No Accept header admits everything (LI4).
 func Accepts(h http.Header, types ...string) bool {
 	values := h["Accept"]
 	if len(values) == 0 || (len(values) == 1 && values[0] == usualAccept) {

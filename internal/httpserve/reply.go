@@ -15,8 +15,8 @@ var (
 )
 
 // WriteError answers a request with an HTTP status and a JSON-RPC error, and tells the
-// Observer that it is refused, by which rule of docs/rules.md. An unknown id, the zero one, is
-// null before 2025-11-25, whose schema made it optional (J4).
+// Observer that it is refused, by which rule of docs/rules.md. The zero id means that the id is
+// not known: it is sent as null, and from 2025-11-25 on, whose schema made it optional, left out (J4).
 func WriteError(w http.ResponseWriter, r *http.Request, rule string, status, code int, id jsonrpc.ID, text string) {
 	observe.Refuse(r, rule, status, text)
 	writeError(w, r, status, code, id, text)

@@ -44,7 +44,7 @@ type conn struct {
 	closed         bool
 	current        *transportConn
 	openRequests   []*request        // what the next transportConn would have to be asked again; mostly none
-	pendingAnswers []jsonrpc.Message // for Receive: to those that no transportConn answers
+	pendingAnswers []jsonrpc.Message // for Receive: answers to requests that no transportConn answers
 }
 
 // transportConn is a Conn of one transport.
@@ -56,7 +56,7 @@ type transportConn struct {
 
 	// Guarded by the mu of conn:
 	refused            bool // it is over, because the server does not speak its transport
-	initializeAnswered bool // the server has answered an initialize: it does
+	initializeAnswered bool // the server has answered an initialize: it speaks this transport
 }
 
 // request is one without an answer.
@@ -81,9 +81,9 @@ func newConn(ctx context.Context, d *Dialer) (*conn, error) {
 	return c, nil
 }
 
-// dial makes a transportConn. That takes no time: no Dial waits for the network. Its ctx tells the transportConn
-// which session it is for, so that its HTTP exchanges are observed. Where
-// there is a handoff, the client has been answered its initialize long since.
+// dial makes a transportConn. That takes no time: no Dial waits for the network. The ctx of
+// conn tells the transportConn which session it is for, so that its HTTP exchanges are
+// observed. With a handoff, the client's initialize was answered long ago.
 func (c *conn) dial(t transport, handoff *sessionstate.Handoff) (*transportConn, error) {
 	inner, err := c.dialer.dialerFor(t, true, handoff).Dial(context.WithoutCancel(c.ctx))
 	if err != nil {
@@ -141,7 +141,8 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	}
 }
 
-// sendRequest sends what the next transportConn gets if this one is refused.
+// sendRequest sends a request that is in openRequests. If l is refused, it returns nil: the next
+// transportConn gets the request.
 func (c *conn) sendRequest(ctx context.Context, l *transportConn, r *request) error {
 	defer close(r.sent)
 	err := c.sendTo(ctx, l, r.m)
@@ -227,8 +228,8 @@ func (c *conn) deliverAnswers(ctx context.Context, sink bridge.Sink) error {
 	}
 }
 
-// switchTransport replaces a transportConn that the server has refused. With a handoff it was in
-// mid-session.
+// switchTransport replaces a transportConn that the server has refused, for the reason fault. The handoff is
+// not nil if that was in mid-session.
 func (c *conn) switchTransport(ctx context.Context, old *transportConn, fault *httpdial.Fault, handoff *sessionstate.Handoff) error {
 	if err := c.retire(old); err != nil {
 		return err

@@ -57,8 +57,8 @@ func (d *Dialer) Discover(ctx context.Context) (jsonrpc.Message, error) {
 	return m, &probeError{fault}
 }
 
-// saysNotModern reports whether a server refuses so that does not know what it was
-// asked. Who is not let in, or is to come later, may still be a modern one's client.
+// saysNotModern reports whether f is the refusal of a server that does not know what it
+// was asked. A server that does not let us in, or lets us come later, may be a modern one.
 func saysNotModern(f *httpdial.Fault) bool {
 	switch f.Status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusTooManyRequests:

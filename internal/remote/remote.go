@@ -236,8 +236,8 @@ func (t transport) alternative() transport {
 	return streamableHTTP
 }
 
-// dialerFor returns a Dialer for one transport; report: it is to tell when the
-// server speaks another one. The handoff is nil but in mid-session.
+// dialerFor returns a Dialer for one transport. report: its Conn ends with a
+// WrongTransportError if the server speaks another one. The handoff is nil but in mid-session.
 func (d *Dialer) dialerFor(t transport, report bool, handoff *sessionstate.Handoff) bridge.Dialer {
 	renewed := func() { d.noteTransport(t) }
 	switch {
@@ -305,8 +305,8 @@ func wrongTransportFault(err error) *httpdial.Fault {
 	return nil
 }
 
-// handoffOf returns what a transportConn has left that was refused in mid-session; nil: it
-// was not.
+// handoffOf returns the session that is in err, the error of a transportConn that was
+// refused in mid-session; nil: there is none.
 func handoffOf(err error) *sessionstate.Handoff {
 	var s *streamclient.WrongTransportError
 	var l *sseclient.WrongTransportError

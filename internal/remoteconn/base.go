@@ -92,16 +92,17 @@ func (b *Base) Receive(ctx context.Context, sink bridge.Sink) error {
 
 // Deliver hands m to Receive: at once, in the goroutine of the caller, if nothing has to be
 // waited for. Otherwise it waits for room, so that nobody reads what m came with, and
-// TCP slows the server. The caller holds no lock. The message is dropped when ctx is done,
-// or when the Conn has ended; then there is an error.
+// TCP slows the server. The caller holds no lock. An error means that ctx is done or the Conn
+// has ended, and m was dropped.
 func (b *Base) Deliver(ctx context.Context, m jsonrpc.Message) error { return b.inbox.Send(ctx, m) }
 
 // DeliverSink returns a Sink whose Send is Deliver, and whose TrySend delivers what needs no
 // waiting.
 func (b *Base) DeliverSink() bridge.Sink { return &b.inbox }
 
-// QueueErrorResponse is Deliver for an error response to what Send was called with: it leaves the
-// work to Receive, because the caller of Send may hold locks. It returns the error of ctx.
+// QueueErrorResponse is Deliver for an error response to what Send was called with. It never calls
+// the Sink but leaves that to the goroutine of Receive, because the caller of Send may hold
+// locks. It returns ctx.Err().
 func (b *Base) QueueErrorResponse(ctx context.Context, m jsonrpc.Message) error {
 	_ = b.inbox.Queue(ctx, m)
 	return ctx.Err()

@@ -21,28 +21,29 @@ type Call interface {
 }
 
 // A Ledger is what a Conn with sessions knows: the requests that wait for a response,
-// and what a new session would have to be told. S is a session. The Conn embeds the
-// lock, which guards all of its other state as well, and is never held while waiting.
+// and what a new session would have to be told. S is a session. The lock of the Ledger
+// guards all other state of the Conn as well, and is never held while waiting.
 //
 // Who takes a Call out of the Ledger ends it. So each is answered once.
 type Ledger[C Call, S comparable] struct {
 	sync.Mutex
 
-	// State is for those that hold the lock.
+	// State is guarded by the lock.
 	State sessionstate.State[S]
 
-	// InitializeGate, too. It is not nil while an initialize is on its way, and closed when that
-	// has been answered: nothing but responses is sent meanwhile.
+	// InitializeGate is guarded by the lock, too. It is not nil while an initialize is on its way, and
+	// closed when the initialize was answered or given up: nothing but responses is sent
+	// meanwhile.
 	InitializeGate chan struct{}
 
 	calls           map[jsonrpc.ID]C
 	clientCallCount int // how many of them are the client's
 }
 
-// RefusalOf says why the client's request m is not to be sent, if one of the rules that all
-// transports have in common says so: an id that is in use, which Send must not accept; more
-// than most requests in progress (0: no limit); a second initialize in the session that is
-// open. The lock is held.
+// RefusalOf says why the client's request m is not to be sent, by the rules that all transports
+// have in common. ErrDuplicateID: its id is in use, and Send must not accept m. A Fault is
+// the answer to m: as many as most requests are in progress (0: no limit), or m is a second
+// initialize while a session is open. Both nil: m may be sent. The lock is held.
 func (l *Ledger[C, S]) RefusalOf(m jsonrpc.Message, most int, open bool) (*httpdial.Fault, error) {
 	switch _, used := l.calls[m.ID()]; {
 	case used:
@@ -94,8 +95,8 @@ func (l *Ledger[C, S]) Select(wanted func(C) bool) []C {
 	return some
 }
 
-// CancelledCall returns the call that the client's message m cancels; the zero C: none. The
-// bridge's own are not the client's to cancel. The lock is held.
+// CancelledCall returns the call that the client's message m cancels; the zero C: none. A
+// client cannot cancel the bridge's own calls. The lock is held.
 func (l *Ledger[C, S]) CancelledCall(m jsonrpc.Message) (target C) {
 	if m.Method() != "notifications/cancelled" {
 		return target
@@ -106,8 +107,8 @@ func (l *Ledger[C, S]) CancelledCall(m jsonrpc.Message) (target C) {
 	return target
 }
 
-// ClaimByID takes the call out that a response with this id answers. False: there is none
-// (any more).
+// ClaimByID takes out the call that a response with this id answers. False: there is no such
+// call (any more). It takes the lock.
 func (l *Ledger[C, S]) ClaimByID(id jsonrpc.ID) (call C, ok bool) {
 	l.Lock()
 	defer l.Unlock()
@@ -117,7 +118,7 @@ func (l *Ledger[C, S]) ClaimByID(id jsonrpc.ID) (call C, ok bool) {
 	return call, ok
 }
 
-// ClaimCall is ClaimByID for a call at hand. False: somebody else has ended it.
+// ClaimCall is ClaimByID for a call at hand. False: somebody else has taken it out.
 func (l *Ledger[C, S]) ClaimCall(call C) bool {
 	l.Lock()
 	defer l.Unlock()

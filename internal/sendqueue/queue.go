@@ -9,7 +9,7 @@ import (
 )
 
 // minKeptCapacity is for how many messages a Queue keeps memory in any case. It keeps memory
-// for more of them only as long as it is used.
+// for more messages only as long as so many come.
 const minKeptCapacity = 64
 
 // Queue holds the texts of messages until they are written. Any number of goroutines may send, one
@@ -55,7 +55,7 @@ func (q *Queue) TrySend(text []byte) bool {
 	return q.putLocked(text)
 }
 
-// put queues a text, or returns what is closed when there may be room for it.
+// put queues a text. If there is no room, it returns a channel that is closed when there may be.
 func (q *Queue) put(text []byte) (room <-chan struct{}, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -31,13 +31,14 @@ type State[S comparable] struct {
 	setLevelRequest   jsonrpc.Message            // logging/setLevel
 	subscribeRequests map[string]jsonrpc.Message // resources/subscribe, by URI
 
-	serverRequests map[jsonrpc.ID]serverRequest[S] // the server's requests, as the client knows them
+	serverRequests map[jsonrpc.ID]serverRequest[S] // the server's requests, by the id that the client knows
 	lastBridgeID   int64                           // the number in the last id that nextBridgeID has returned
 }
 
+// serverRequest is a request of the server that the client has not answered.
 type serverRequest[S comparable] struct {
 	session  S
-	serverID jsonrpc.ID // as the server knows it
+	serverID jsonrpc.ID // the id that the server knows
 }
 
 // nextBridgeID returns an id for a request of the bridge's own.
@@ -75,9 +76,9 @@ func (s *State[S]) RememberSetting(request jsonrpc.Message) bool {
 	return true
 }
 
-// OpeningMessages returns what opens a new session, in the client's own words but for
-// the id of initialize. A client that was too slow to say that it is
-// initialized is spoken for.
+// OpeningMessages returns the messages that open a new session, in the client's own words but
+// for the id of initialize. If the client has not said yet that it is initialized, initialized
+// is a message of the bridge's own.
 func (s *State[S]) OpeningMessages() (initialize, initialized jsonrpc.Message) {
 	initialized = s.InitializedNotification
 	if initialized.Kind() == jsonrpc.Invalid {
@@ -99,10 +100,9 @@ func (s *State[S]) SettingRequests() []jsonrpc.Message {
 	return requests
 }
 
-// ChangeNotifications returns what the server of a new session might have said had it known
-// the old one: that every list may have changed of whose changes it tells,
-// according to its answer to initialize, and every resource that is subscribed
-// (ST9, C.3).
+// ChangeNotifications returns the notifications that everything may have changed with a new
+// session (ST9, C.3): one for each list of whose changes the server tells, according to
+// answer, its answer to initialize, and one for each resource that is subscribed.
 func (s *State[S]) ChangeNotifications(answer jsonrpc.Message) []jsonrpc.Message {
 	var notes []jsonrpc.Message
 	for _, list := range []string{"tools", "prompts", "resources"} {
@@ -159,8 +159,8 @@ func (s *State[S]) ForgetCancelled(session S, m jsonrpc.Message) jsonrpc.Message
 	return m
 }
 
-// RouteResponse returns the session that has asked what the client answers with m,
-// and m with the id that the server knows. false: no session has, as far as is noted.
+// RouteResponse returns the session whose request the client answers with m, and m with
+// the id that the server knows. false: no such request is noted.
 func (s *State[S]) RouteResponse(m jsonrpc.Message) (session S, answer jsonrpc.Message, ok bool) {
 	id, a, ok := jsonrpc.Find(s.serverRequests, m.ID())
 	if !ok {
@@ -173,9 +173,9 @@ func (s *State[S]) RouteResponse(m jsonrpc.Message) (session S, answer jsonrpc.M
 	return a.session, m, true
 }
 
-// CancelNotifications returns what the client has to be told of a session that is lost:
-// nobody waits any more for what it has asked. why is for people. What was
-// asked stays noted, because the client may have answered already.
+// CancelNotifications returns notifications that cancel, for the client, the open requests of
+// a session that is lost. why is for people. The requests stay noted, because the client
+// may have answered already.
 func (s *State[S]) CancelNotifications(session S, why string) []jsonrpc.Message {
 	var notes []jsonrpc.Message
 	for id, a := range s.serverRequests {
@@ -199,11 +199,11 @@ type Handoff struct {
 	initializedNotification jsonrpc.Message
 	setLevelRequest         jsonrpc.Message
 	subscribeRequests       map[string]jsonrpc.Message
-	serverRequestIDs        map[jsonrpc.ID]jsonrpc.ID // as the client knows them, as the server did
+	serverRequestIDs        map[jsonrpc.ID]jsonrpc.ID // ids of the server's requests: from those that the client knows to the server's
 	lastBridgeID            int64
 }
 
-// Handoff returns what AdoptHandoff needs.
+// Handoff returns what AdoptHandoff needs; refused is its RefusedRenewals.
 func (s *State[S]) Handoff(refused int) *Handoff {
 	e := &Handoff{
 		RefusedRenewals:         refused,
@@ -221,8 +221,8 @@ func (s *State[S]) Handoff(refused int) *Handoff {
 	return e
 }
 
-// AdoptHandoff makes the State what e says. What the server has asked is noted as of
-// gone, a session that nothing is sent to, so that no other one gets the answers.
+// AdoptHandoff makes the State what e says. The server's requests in e are noted as requests of
+// gone, a session that nothing is sent to, so that no other session gets their answers.
 func (s *State[S]) AdoptHandoff(e *Handoff, gone S) {
 	*s = State[S]{
 		InitializeSucceeded:     e.initializeSucceeded,

@@ -13,15 +13,16 @@ import (
 // that was written before. It is a limit for writes by a goroutine that must not wait.
 const MaxInlineBytes = 4 << 10
 
-// InlineWriteTimeout is how long such a write may take at most. A peer can make it wait all the
-// same, by a receive window of a few bytes; such a peer is cut off, because others may
-// wait for the goroutine that writes.
+// InlineWriteTimeout is how long a write of up to MaxInlineBytes may take. A peer can make
+// it wait all the same, by a receive window of a few bytes; such a peer is cut off, because
+// others may wait for the goroutine that writes.
 const InlineWriteTimeout = time.Second
 
 // OutputDrainedFunc returns a function that reports whether the peer has taken all that was
 // written to a connection (over TCP: the peer's system has). The function returns false
-// where the system does not say. It does not wait, and any number of goroutines may call
-// it. OutputDrainedFunc returns nil if c is no connection of the operating system.
+// if the system gives an error. It does not wait, and any number of goroutines may call
+// it. OutputDrainedFunc returns nil if c is no connection of the operating system, or if the
+// system cannot tell (any but Linux).
 //
 // A net.Conn that wraps another one shows it by a method NetConn() net.Conn, as a
 // *tls.Conn does.
@@ -38,7 +39,7 @@ func OutputDrainedFunc(c net.Conn) func() bool {
 // net.ErrClosed once the peer is gone or c is closed. Over TCP a peer that has closed looks
 // like a peer that sends nothing more, until it is sent something. The function does not
 // wait, and any number of goroutines may call it. PeerClosedFunc returns nil if c is no
-// connection of the operating system.
+// connection of the operating system, or if the system cannot tell (any but Linux).
 func PeerClosedFunc(c net.Conn) func() error {
 	raw := RawConn(c)
 	if raw == nil {
