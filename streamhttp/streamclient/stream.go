@@ -38,14 +38,17 @@ type resumePoint struct {
 }
 
 // noteConnectionEnd takes over what the reader of a connection has learned. A connection
-// without data is fruitless, unless the server lets itself be polled: it sends
+// without data is fruitless, and so is one that ends at the event that was the last
+// already: the server repeats itself. It is not, if the server lets itself be polled: it sends
 // an id each time, and a retry that makes that bearable (LE7). An id that is new
 // is progress all the same.
-func (s *resumePoint) noteConnectionEnd(r *sse.Reader, fruitful bool) {
+func (s *resumePoint) noteConnectionEnd(r *sse.Reader, hasData bool, lifetime time.Duration) {
 	if d, ok := r.Retry(); ok {
 		s.retry, s.hasRetry = d, true
 	}
 	polled, before := false, s.lastID
+	repeated := before != "" && r.LastEventID() == before
+	fruitful := hasData && !repeated || lifetime >= steadyAfter
 	if id := r.LastEventID(); id != "" {
 		if !isSendable(id) {
 			id = "" // it cannot be asked for: the stream cannot be resumed
@@ -150,9 +153,9 @@ func (c *conn) readCallStream(call *call, session *session, resp *http.Response)
 	for {
 		since := time.Now()
 		r := sse.NewReader(resp.Body, c.opts.MaxMessageSize)
-		data, fault := c.readEvents(r, call, session)
+		hasData, fault := c.readEvents(r, call, session)
 		resp.Body.Close()
-		point.noteConnectionEnd(r, data || time.Since(since) >= steadyAfter)
+		point.noteConnectionEnd(r, hasData, time.Since(since))
 		switch {
 		case call.isDone() || !call.wantsResponse():
 			return nil
@@ -341,6 +344,6 @@ func (l *listener) readStandaloneStream(session *session, resp *http.Response, p
 	defer resp.Body.Close()
 	since := time.Now()
 	r := sse.NewReader(resp.Body, c.opts.MaxMessageSize)
-	data, _ := c.readEvents(r, nil, session)
-	point.noteConnectionEnd(r, data || time.Since(since) >= steadyAfter)
+	hasData, _ := c.readEvents(r, nil, session)
+	point.noteConnectionEnd(r, hasData, time.Since(since))
 }

@@ -141,13 +141,14 @@ func TestResume(t *testing.T) {
 
 // LE7: what cannot be resumed is an error, and is never sent again.
 func TestResumeFails(t *testing.T) {
+	const note = `{"jsonrpc":"2.0","method":"notifications/x"}`
 	for name, c := range map[string]struct {
 		first   string
 		scripts []func(w http.ResponseWriter, r *http.Request)
 		reason  string
 		most    time.Duration
 	}{
-		"no id":                            {sseEvent("", `{"jsonrpc":"2.0","method":"notifications/x"}`), nil, httpdial.ReasonConnectionLost, 0},
+		"no id":                            {sseEvent("", note), nil, httpdial.ReasonConnectionLost, 0},
 		"nothing":                          {"", nil, httpdial.ReasonConnectionLost, 0},
 		"400":                              {sseEvent("a", ""), []func(http.ResponseWriter, *http.Request){status(400)}, httpdial.ReasonResultLost, time.Second},
 		"404":                              {sseEvent("a", ""), []func(http.ResponseWriter, *http.Request){status(404)}, httpdial.ReasonResultLost, time.Second},
@@ -156,9 +157,11 @@ func TestResumeFails(t *testing.T) {
 		"empty for ever":                   {sseEvent("a", ""), repeat(20, events("")), httpdial.ReasonResultLost, 17 * time.Second},
 		"retry 0 for ever, without events": {sseEvent("a", ""), repeat(1000, events("retry: 0\n\n")), httpdial.ReasonResultLost, 17 * time.Second},
 		"retry 0 for ever, without data":   {"id: a\nretry: 0\ndata:\n\n", repeat(1000, events("id: a\nretry: 0\ndata:\n\n")), httpdial.ReasonResultLost, 17 * time.Second},
-		"404 after 500":                    {sseEvent("a", ""), []func(http.ResponseWriter, *http.Request){status(500), status(404)}, httpdial.ReasonResultLost, 3 * time.Second},
-		"501":                              {sseEvent("a", ""), repeat(20, status(501)), httpdial.ReasonResultLost, time.Second},
-		"500 for ever":                     {sseEvent("a", ""), repeat(20, status(500)), httpdial.ReasonResultLost, 17 * time.Second},
+		"retry 0, the same events for ever": {"retry: 0\n" + sseEvent("a", note) + sseEvent("b", note),
+			repeat(1000, events("retry: 0\n"+sseEvent("a", note)+sseEvent("b", note))), httpdial.ReasonResultLost, 17 * time.Second},
+		"404 after 500": {sseEvent("a", ""), []func(http.ResponseWriter, *http.Request){status(500), status(404)}, httpdial.ReasonResultLost, 3 * time.Second},
+		"501":           {sseEvent("a", ""), repeat(20, status(501)), httpdial.ReasonResultLost, time.Second},
+		"500 for ever":  {sseEvent("a", ""), repeat(20, status(500)), httpdial.ReasonResultLost, 17 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testClient(t, func(s *fakeServer, o *Options) {
