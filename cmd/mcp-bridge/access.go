@@ -38,8 +38,7 @@ func (f *listenFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.caFile, "tls-client-ca", "", "")
 }
 
-// addresses returns the addresses to bind, checked, and the one that is bound
-// if there are none and systemd has opened none either.
+// addresses returns where to listen, checked.
 func (f *listenFlags) addresses(fs *pflag.FlagSet) (where listenAddresses, err error) {
 	if f.port < 0 || f.port > 65535 {
 		return where, usagef("--port %d: ports are numbers up to 65535", f.port)
@@ -75,8 +74,8 @@ func (f *listenFlags) addresses(fs *pflag.FlagSet) (where listenAddresses, err e
 
 // listenAddresses are where to listen.
 type listenAddresses struct {
-	given    []string
-	fallback string
+	given    []string // by the user
+	fallback string   // used if none is given and systemd has opened no socket; "": some are given
 }
 
 // check finds mistakes that do not depend on the system.
@@ -148,7 +147,7 @@ func (f *accessFlags) register(fs *pflag.FlagSet) {
 // its name, servers do not inherit it.
 const tokensVariable = "MCP_BRIDGE_TOKENS"
 
-// policy returns the guard of all listeners.
+// policy returns who may come in, for all listeners, with the tokens loaded. publicPrefix is not in it.
 func (f *accessFlags) policy(env environment, log hclog.Logger) (access.Policy, error) {
 	guard := access.Policy{AllowOrigins: f.origins, AllowHosts: f.hosts}
 	var err error

@@ -18,7 +18,7 @@ const (
 
 // authFlags say whose credential is used at a remote server.
 type authFlags struct {
-	fromConfigFile          bool // what the environment says is not for this server
+	fromConfigFile          bool // of a server in a configuration file: the client secret in the environment is not for it
 	mode, profile           string
 	client                  signin.Client
 	idp                     signin.IDP
@@ -37,6 +37,7 @@ var authFlagNames = []string{"auth", "profile", "client-id", "client-issuer", "c
 	"assertion-file", "idp-issuer", "idp-token-url", "idp-client-id", "idp-client-secret-file", "id-token-file",
 	"auth-dir", "token-store", "allow-private-auth", "no-browser", "auth-wait", "auth-prompt"}
 
+// register registers all flags, with their defaults.
 func (f *authFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.mode, "auth", signin.ModeAuto, "")
 	fs.StringVar(&f.profile, "profile", "", "")

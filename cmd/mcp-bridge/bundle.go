@@ -21,11 +21,11 @@ import (
 // bundle is the file that --bundle names: what belongs into a bug report, without secrets.
 type bundle struct {
 	file      *os.File
-	zip       bool
-	isWritten bool
+	zip       bool // false: .tar.gz
+	isWritten bool // whole, and closed
 }
 
-// newBundle makes the file, which only its owner can read. It must not exist.
+// newBundle makes the file, which only its owner can read. It is an error if the file exists.
 func newBundle(name string) (*bundle, error) {
 	b := &bundle{zip: strings.HasSuffix(name, ".zip")}
 	if !b.zip && !strings.HasSuffix(name, ".tar.gz") && !strings.HasSuffix(name, ".tgz") {
@@ -44,7 +44,8 @@ func (b *bundle) discard() {
 	}
 }
 
-// write writes the report, the versions, the names of environment variables, and recording, which has what doctor and the server said.
+// write writes the report, the versions, the names of environment variables, and recording (what doctor and the server said), and
+// closes the file.
 func (b *bundle) write(report *doctor.Report, variables []string, recording *doctor.Recording) error {
 	var text, form bytes.Buffer
 	if err := errors.Join(report.WriteText(&text), report.WriteJSON(&form)); err != nil {

@@ -8,11 +8,11 @@ import (
 // launcherSyntax is how the command line of a launcher is read: of a program that only starts
 // another one, which a server is named after.
 type launcherSyntax struct {
-	commands     []string // words before the options that make it start something; "": none
-	switches     []string // options without a value
-	valueOptions []string // options with one
-	nameOption   string   // the option whose value is what is started; "": it has none
-	nameOf       func(started string) string
+	commands     []string                    // words before the options that make it start something, such as "run"; "": without a word, too; nil: it has none
+	switches     []string                    // options without a value
+	valueOptions []string                    // options with one
+	nameOption   string                      // the option whose value is what is started; "": it has none
+	nameOf       func(started string) string // the name of what is started
 }
 
 // launchers are the programs that servers are mostly started by.
@@ -52,8 +52,8 @@ var (
 )
 
 // commandName returns what to call a server where nobody has said it: the package, script or
-// image that the command runs, or else the name of its program. An argument of which it is not
-// sure what it is, it takes for none: there may be secrets among them.
+// image that the command runs, or else the name of its program. It uses no argument whose meaning
+// is not certain: that may be a secret.
 func commandName(argv []string) string {
 	program := baseName(argv[0])
 	launcher := strings.ToLower(program)

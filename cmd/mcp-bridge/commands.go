@@ -282,7 +282,7 @@ func findCommand(name string) (c subcommand, ok bool) {
 	return table[i], true
 }
 
-// flagsOf returns the flags of a command that people are told of.
+// flagsOf returns the names of a command's flags that help shows.
 func flagsOf(name string) []string {
 	m := newManual()
 	c, _ := findCommand(name)

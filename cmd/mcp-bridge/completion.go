@@ -73,8 +73,8 @@ func printCompletion(_ context.Context, args []string, env environment) error {
 	return err
 }
 
-// complete answers the scripts: the first argument is how many there are up to the cursor, since some shells do not
-// pass an empty one on; then come these.
+// complete answers the scripts. The first argument is how many words there are up to the cursor, the others are these
+// words. Some shells do not pass an empty last word on, so one may be missing.
 func complete(_ context.Context, args []string, env environment) error {
 	if len(args) == 0 {
 		return usagef("%s is for the scripts that \"mcp-bridge completion\" prints", manual.CompleteCommand)

@@ -46,7 +46,7 @@ func (f *connectFlags) flagSet() *pflag.FlagSet {
 	return fs
 }
 
-// command is what the flags belong to.
+// command is the name of the command that the flags belong to.
 func (f *connectFlags) command() string {
 	if f.isRecord {
 		return "record"
@@ -54,7 +54,7 @@ func (f *connectFlags) command() string {
 	return "connect"
 }
 
-// parse returns the server; with --config, its name.
+// parse returns the server; with --config, its name, and to is empty.
 func (f *connectFlags) parse(args []string) (to target, name string, err error) {
 	f.set = f.flagSet()
 	positional, argv, err := parseFlags(f.set, args)
@@ -157,6 +157,7 @@ func (f *connectFlags) openLog(stderr io.Writer) (w io.Writer, closeLog func(), 
 	}, nil
 }
 
+// run serves the client until it has gone, its server has ended or ctx is done. to and name are those of parse.
 func (f *connectFlags) run(ctx context.Context, to target, name string, env environment, log hclog.Logger) error {
 	warnUnusedFlags(f.set, to, log)
 	settings := f.target.settings()
@@ -235,15 +236,15 @@ func clientAtStdin(settings config.Settings, env environment, log hclog.Logger) 
 	})
 }
 
-// logOwedAnswers returns what says that the run goes on although the client says nothing more.
+// logOwedAnswers returns what logs that the run goes on although the client says nothing more.
 func logOwedAnswers(log hclog.Logger) func(owed, untaken int) {
 	return func(owed, untaken int) {
 		log.Info("the client sends nothing more, but answers are still waited for", "owed", owed, "untaken", untaken)
 	}
 }
 
-// observeCalls has the Observer told of calls that wait for their answers too long. The Calls
-// returned are to be closed in the end.
+// observeCalls has the Observer told of calls that wait too long for their answers, time out, or whose answers are
+// dropped. The caller closes the PendingCalls in the end.
 func observeCalls(opts *bridge.PumpOptions, server string, observer *observe.Observer) *bridge.PendingCalls {
 	opts.PendingCalls = new(bridge.PendingCalls)
 	observer.FollowCalls(server, opts.PendingCalls)
@@ -261,7 +262,8 @@ func describeConnectEnd(err error) (how string, failed bool) {
 	return "the client has gone", false
 }
 
-// spec describes the server. With --config, settings become those of the file, and fileAuth is what that says of signing in.
+// spec describes the server. With --config, settings become those of the file, and fileAuth is what the file says of
+// signing in; else it is nil.
 func (f *connectFlags) spec(to target, name string, settings *config.Settings, env environment, log hclog.Logger) (_ upstream.Spec, fileAuth map[string][]string, _ error) {
 	if f.config == "" {
 		spec, err := f.target.spec(to, &f.limits, env, log)

@@ -30,19 +30,20 @@ import (
 // called concurrently. The zero value works; close ends it.
 type credentials struct {
 	// publicAddr is an address that other machines reach and at which nobody is authenticated, because --insecure says so; "": there is none.
-	// It is set before anything is given.
+	// It is set before attach is called.
 	publicAddr string
 	// mayAskClient says that the only client of this run may be asked to show where a person signs in, where this process opens no browser.
-	// It is set before anything is given.
+	// It is set before attach is called.
 	mayAskClient bool
 
 	mu          sync.Mutex
-	authorizers map[[sha256.Size]byte]*outbound.Authorizer
-	elicitor    *outbound.SignInElicitor // asks the client; nil: nothing that was given needs it
+	authorizers map[[sha256.Size]byte]*outbound.Authorizer // by fingerprintOf their settings
+	elicitor    *outbound.SignInElicitor                   // asks the client; nil: no server that was attached needs that
 }
 
-// attach has requests to a remote server made with its credential, unless somebody has given another one, or there
-// are to be none. Without a folder for credentials the server is used all the same, unless the settings ask for one.
+// attach has requests to a remote server made with its credential, unless the user has given another one, or wants
+// none. If the folder for credentials cannot be used, the server is used without one, unless the settings ask for one
+// (isDefaultSignIn).
 func (c *credentials) attach(ctx context.Context, spec *upstream.Spec, s signin.Settings, log hclog.Logger) error {
 	if !s.IsUsed() || hasAuthorization(*spec) || !mayHaveCredential(spec.URL) {
 		return nil
@@ -83,7 +84,7 @@ func (c *credentials) attach(ctx context.Context, spec *upstream.Spec, s signin.
 	return nil
 }
 
-// isPrompted reports whether requests have a person sign in.
+// isPrompted reports whether requests that need a sign-in have a person sign in, and wait for it.
 func isPrompted(s signin.Settings) bool { return s.IsPersonal() && s.Prompt != signin.PromptError }
 
 // elicitorFor returns what asks the client to show where a person signs in; nil: nobody asks it. The lock is held.
@@ -97,14 +98,15 @@ func (c *credentials) elicitorFor(s signin.Settings) *outbound.SignInElicitor {
 	return cmp.Or(c.elicitor, new(outbound.SignInElicitor))
 }
 
-// clientElicitor returns what is to stand before the client; nil: nothing. What is used in this run was given.
+// clientElicitor returns what asks the client to show where a person signs in; nil: nobody asks it. It is called after the
+// last attach.
 func (c *credentials) clientElicitor() *outbound.SignInElicitor {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.elicitor
 }
 
-// newAuthorizer opens the store, and makes no request.
+// newAuthorizer opens the store, and returns what adds its credential to requests. It makes no request.
 func newAuthorizer(ctx context.Context, s signin.Settings, elicitor *outbound.SignInElicitor, log hclog.Logger) (*outbound.Authorizer, error) {
 	o, err := s.Options(ctx)
 	if err != nil {
@@ -128,7 +130,7 @@ func newAuthorizer(ctx context.Context, s signin.Settings, elicitor *outbound.Si
 	return outbound.New(outbound.Options{Credential: credential, Logger: log, OnClosed: cleanup}), nil
 }
 
-// isDefaultSignIn reports whether the settings ask for nothing.
+// isDefaultSignIn reports whether the user has asked for no particular credential: neither a folder, the keyring nor a client id.
 func isDefaultSignIn(s signin.Settings) bool {
 	return s.IsPersonal() && s.StoreDir == "" && s.StoreKind != "keyring" && s.Client.ID == "" && s.Client.MetadataURL == ""
 }
@@ -152,7 +154,7 @@ func newPrompter(s signin.Settings, store *tokenstore.Store, elicitor *outbound.
 	}), nil
 }
 
-// close closes the credentials. The connections to the servers have ended.
+// close closes the credentials. It is called once the connections to the servers have ended.
 func (c *credentials) close() {
 	c.mu.Lock()
 	all := slices.Collect(maps.Values(c.authorizers))
@@ -189,7 +191,8 @@ func hasAuthorization(spec upstream.Spec) bool {
 	return err != nil || u.User != nil
 }
 
-// forServer returns the flags for a server of a configuration file, which says the rest of it: what is not about one server stays.
+// forServer returns the flags for a server of a configuration file. fileAuth is what the file says of it. Flags that are not about one server
+// (folder, browser, waits) have the values of f; the others, which the file does not say, have their defaults.
 func (f *authFlags) forServer(fileAuth map[string][]string) (*authFlags, error) {
 	serverFlags := &authFlags{fromConfigFile: true}
 	fs := pflag.NewFlagSet("auth", pflag.ContinueOnError)

@@ -30,24 +30,25 @@ type daemon struct {
 	log          hclog.Logger
 	observer     *observe.Observer       // of all servers
 	tracing      *tracing                // of all that observer tells
-	fail         context.CancelCauseFunc // ends the run with an error
+	fail         context.CancelCauseFunc // ends the run with an error; with nil, without one
 	guard        access.Policy
 	auth         credentials    // of remote servers
-	staticTokens *access.Tokens // static ones; nil: there are none
+	staticTokens *access.Tokens // bearer tokens of the token file or the environment; nil: there are none
 	hub          *hub.Hub
 	notify       *listen.Notifier
 	sockets      listen.Listeners
-	stopInspect  func() // ends what serves the inspection API; nil: nobody can
+	stopInspect  func() // ends what serves the inspection API; nil: it has not begun
 
-	protection *protection // verifies access tokens; nil: there are none
-	scopeLines []string    // that messages need, as the configuration file says; guarded by reloadMu
+	protection *protection // verifies access tokens; nil: none are accepted
+	scopeLines []string    // the scope policy of the configuration file; guarded by reloadMu
 
-	reloadMu     sync.Mutex               // one reload at a time
-	isServing    bool                     // there is something to reload
-	maxProcesses int                      // processes of all servers; guarded by reloadMu
-	configFiles  atomic.Pointer[[]string] // those to watch
+	reloadMu     sync.Mutex               // held during a reload, and while setUp runs
+	isServing    bool                     // a reload may change something: setUp is done, and the end has not begun; guarded by reloadMu
+	maxProcesses int                      // of all servers together; guarded by reloadMu
+	configFiles  atomic.Pointer[[]string] // those that were read, to be watched; nil: none yet
 }
 
+// run is the whole run: it sets up, serves until ctx is done, and ends everything. nil: somebody has asked for the end.
 func (d *daemon) run(ctx context.Context, where listenAddresses, to target) (err error) {
 	d.notify, err = listen.NewNotifier() // before there is a child
 	if err != nil {
@@ -132,7 +133,7 @@ func (d *daemon) setUp(ctx context.Context, where listenAddresses, to target) er
 	return nil
 }
 
-// logNotifyError takes what the service manager could not be told.
+// logNotifyError logs that the service manager could not be told something; nil: it was told.
 func (d *daemon) logNotifyError(err error) {
 	if err != nil {
 		d.log.Warn("the service manager does not hear", "error", err)
@@ -163,7 +164,7 @@ func (d *daemon) initialSpecs(ctx context.Context, to target) ([]hub.Spec, error
 	return []hub.Spec{spec}, nil
 }
 
-// load reads the configuration file.
+// load reads the configuration file, and sets configFiles, maxProcesses and scopeLines. reloadMu is held.
 func (d *daemon) load(ctx context.Context) ([]hub.Spec, error) {
 	defaults := d.flags.settings()
 	c, err := loadConfig(d.flags.config, config.Options{Lookup: d.env.lookup, Defaults: &defaults, CheckScopes: checkScopes}, d.log)
@@ -205,7 +206,8 @@ func (d *daemon) load(ctx context.Context) ([]hub.Spec, error) {
 	return all, nil
 }
 
-// apply makes these the servers, and what was loaded with them the bound and the scopes.
+// apply makes these the servers, and takes over maxProcesses and scopeLines. After an error nothing has changed.
+// reloadMu is held.
 func (d *daemon) apply(all []hub.Spec) error {
 	finish, err := d.protection.beginChange(all, d.flags.config == "", d.scopeLines)
 	if err != nil {
@@ -281,12 +283,11 @@ func (d *daemon) handleHangups(ctx context.Context) {
 	}
 }
 
-// accessFileSettleTime is how long a file that says who may do what must be gone, or empty, to count as such: some programs
-// remove or truncate a file before they write it.
+// accessFileSettleTime is how long a file that says who may do what must be gone or empty before a reload counts it as
+// gone or empty: some programs remove or truncate a file before they write it.
 const accessFileSettleTime = 2 * time.Second
 
-// awaitAccessFiles waits for that, until ctx is done: nothing of a reload counts before what decides about access
-// can be read.
+// awaitAccessFiles waits for accessFileSettleTime, or until ctx is done, if such a file is gone or empty now.
 func (d *daemon) awaitAccessFiles(ctx context.Context) {
 	if !(d.staticTokens != nil && d.staticTokens.IsFileGoneOrEmpty()) && !d.protection.isUnsettled() {
 		return
@@ -317,7 +318,7 @@ func (d *daemon) reloadTokens() {
 	}
 }
 
-// reloadScopes takes over what --scope-map says now, where there is no configuration file.
+// reloadScopes takes over what --scope-map says now. It is for runs without a configuration file.
 func (d *daemon) reloadScopes() {
 	if d.flags.protect.scopeMapFile == "" {
 		return
@@ -329,7 +330,7 @@ func (d *daemon) reloadScopes() {
 	d.log.Info("scope map loaded")
 }
 
-// reload takes over what the files say now. What is wrong changes nothing.
+// reload takes over what the files say now. A file with a mistake changes nothing. ctx ends its waits.
 func (d *daemon) reload(ctx context.Context) {
 	d.awaitAccessFiles(ctx)
 	d.reloadMu.Lock()
@@ -411,7 +412,7 @@ func (d *daemon) serve(ctx context.Context) {
 	_ = srv.Close()
 }
 
-// connContext is what is known of a connection from its beginning.
+// connContext returns the ctx of the requests of a connection, with what is known of it from its beginning.
 func connContext(ctx context.Context, c net.Conn) context.Context {
 	ctx = httpserve.WithInlineReply(ctx, c)
 	if user := listen.PeerUser(c); user != "" {

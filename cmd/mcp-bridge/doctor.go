@@ -22,8 +22,8 @@ import (
 
 // doctorFlags are the flags of doctor.
 type doctorFlags struct {
-	target     targetFlags // of which doctor has some
-	auth       authFlags   // likewise
+	target     targetFlags // doctor has some of them
+	auth       authFlags   // doctor has some of them (doctorAuthFlags)
 	maxMessage byteSize
 	json, slow bool
 	toolToCall string
@@ -31,7 +31,7 @@ type doctorFlags struct {
 	config     string
 
 	set        *pflag.FlagSet // all of them, once parsed
-	serverName string         // its name, with --config
+	serverName string         // with --config: the name of the server in the file
 }
 
 func (f *doctorFlags) flagSet() *pflag.FlagSet {
@@ -99,10 +99,10 @@ func (f *doctorFlags) parse(args []string) (to target, arguments []byte, err err
 	return to, arguments, err
 }
 
-// errFindings makes the exit status that of a server with faults. The report is written.
+// errFindings makes the exit status that of a server with faults, after the report was written.
 var errFindings = &loggedError{errors.New("faults were found")}
 
-// notRunError is why doctor could not find anything out.
+// notRunError is why doctor or replay could not find anything out.
 type notRunError struct{ error }
 
 // diagnose is the command doctor.
@@ -217,7 +217,7 @@ func hideSecrets(report *doctor.Report, values []string) {
 type configServer struct {
 	config.Server
 	spec    upstream.Spec
-	secrets []string // the values of variables that the file names
+	secrets []string // the values of variables that the file names, and of secrets in "auth"
 }
 
 // loadServer reads the server of --config.

@@ -25,7 +25,7 @@ import (
 var doctorAuthFlags = []string{"auth", "profile", "client-id", "client-issuer", "client-secret-file", "auth-key", "auth-key-id", "auth-key-alg",
 	"client-metadata-url", "resource", "authorize-param", "issuer-alias", "auth-dir", "token-store", "allow-private-auth"}
 
-// registerForDoctor registers doctorAuthFlags; the others have their defaults.
+// registerForDoctor registers the flags of doctorAuthFlags. The fields of the other flags have their defaults.
 func (f *authFlags) registerForDoctor(fs *pflag.FlagSet) {
 	all := pflag.NewFlagSet("auth", pflag.ContinueOnError)
 	f.register(all)
@@ -34,7 +34,7 @@ func (f *authFlags) registerForDoctor(fs *pflag.FlagSet) {
 	}
 }
 
-// examineURL examines a remote server, which is s if that is one.
+// examineURL examines the remote server at address. s is that server if it is one of a configuration file; zero: it is not.
 func (f *doctorFlags) examineURL(ctx context.Context, address string, arguments []byte, env environment, s configServer, report *doctor.Report) error {
 	o := remote.Options{RunSlowChecks: f.slow, ToolToCall: f.toolToCall, Arguments: arguments, Header: s.Header}
 	var err error
@@ -64,10 +64,10 @@ func (f *doctorFlags) examineURL(ctx context.Context, address string, arguments 
 	return remote.Diagnose(ctx, address, o, report)
 }
 
-// How long the stored credential may take of the 20 seconds of doctor, and a renewal that is under way then until the end of them.
+// Waits for the stored credential. doctor has 20 seconds for all.
 const (
-	storeTimeout   = 5 * time.Second
-	renewalTimeout = 19 * time.Second
+	storeTimeout   = 5 * time.Second  // then doctor goes on without it
+	renewalTimeout = 19 * time.Second // then a renewal that is still under way is given up
 )
 
 // loginCommand returns the command that signs in with the flags that say which sign-in is meant, as a shell takes it.
@@ -92,7 +92,7 @@ func (f *doctorFlags) loginCommand() string {
 	return strings.Join(words, " ")
 }
 
-// loginCommandOf is loginCommand for a server of a configuration file, which says this of signing in to it.
+// loginCommandOf is loginCommand for a server of a configuration file. fileAuth is what the file says of signing in to it.
 func loginCommandOf(fileAuth map[string][]string) string {
 	words := []string{"mcp-bridge", "login"}
 	for _, name := range doctorAuthFlags {

@@ -25,7 +25,7 @@ import (
 // logFlags say what is logged and how. Every command has them.
 type logFlags struct {
 	level, format string
-	debug, silent bool // short for two levels
+	debug, silent bool // short for the levels debug and error
 }
 
 func (f *logFlags) register(fs *pflag.FlagSet) {
@@ -35,7 +35,8 @@ func (f *logFlags) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.silent, "silent", false, "")
 }
 
-// logger writes to w, which is stderr: stdout may carry messages.
+// logger returns a logger that writes to w: to stderr or to the file of --log-file, as stdout may carry messages. The
+// standard logger of package log writes to it too from now on.
 func (f *logFlags) logger(w io.Writer) (hclog.Logger, error) {
 	level := hclog.LevelFromString(f.level)
 	switch {
@@ -369,8 +370,8 @@ func usageHint(command string) string {
 	return "; write mcp-bridge " + strings.Join(c.Usage, ", or mcp-bridge ")
 }
 
-// otherBridgeAdvice returns what to write for a line of another program, one of whose flags has the name of a flag that another
-// command of ours has; "": it is no such line.
+// otherBridgeAdvice returns what to write for a line of another program. name is a flag of the line that command does not know,
+// though another command of ours does; what tells the program is a further argument, which only the program has. "": there is none.
 func otherBridgeAdvice(command, name string, args []string) string {
 	ours := func(flag string) bool {
 		return slices.ContainsFunc(commandTable(), func(c subcommand) bool { return slices.Contains(flagsOf(c.Name), flag) })

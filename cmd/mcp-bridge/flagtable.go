@@ -164,7 +164,7 @@ var flagGroups = []manual.Group{
 	}},
 }
 
-// flag is a row of the table.
+// flag returns a row of the table. value is how help shows the flag's value; "": it is a switch.
 func flag(name, value, text string) manual.Flag {
 	return manual.Flag{Name: name, Value: value, Text: text}
 }

@@ -18,9 +18,10 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// inspectFlags say whether a browser can look at the bridge. serve and connect have them.
+// inspectFlags say whether a browser can look at the bridge, and who may. serve and connect have them.
 type inspectFlags struct{ addr, tokenFile string }
 
+// defaultInspectAddr is the address of --inspect without a value.
 const defaultInspectAddr = "127.0.0.1:0"
 
 func (f *inspectFlags) register(fs *pflag.FlagSet) {
@@ -42,10 +43,10 @@ type inspectedRun struct {
 	observer     *observe.Observer
 	recorder     *trace.Recorder
 	servers      func() []inspect.Server
-	restart      func(server string) error // nil: that cannot be done
-	cancelCalls  func(func(bridge.PendingCall) bool) int
+	restart      func(server string) error               // nil: that cannot be done
+	cancelCalls  func(func(bridge.PendingCall) bool) int // cancels the calls that match, and returns how many did
 	waitingCalls func() []observe.WaitingCall
-	tlsFlags     listenFlags // of TLS
+	tlsFlags     listenFlags // only its TLS files are used; zero: there are none
 	env          environment
 	log          hclog.Logger
 }
@@ -83,7 +84,7 @@ func (run *inspectedRun) cancelCall(session string, id jsonrpc.ID) bool {
 	}) > 0
 }
 
-// servePage opens the listener for browsers.
+// servePage serves browsers at the address of --inspect until stop is called, and writes the URL to stderr.
 func (f *inspectFlags) servePage(i *inspect.Inspector, run inspectedRun) (stop func(), err error) {
 	tokens, tokenText := inspect.NewToken()
 	if f.tokenFile != "" {

@@ -90,7 +90,7 @@ func login(ctx context.Context, args []string, env environment) error {
 }
 
 // requestChallenge sends the server a request, so that its challenge says where its metadata is and what scopes
-// it wants. status: it has answered a request without a token so, and wanted none; 0: anything else.
+// it wants. status is that of the answer if the request had no token and was not refused for that; 0: anything else.
 func requestChallenge(ctx context.Context, c *client.Credential, plain *http.Client) (status int) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
@@ -116,7 +116,7 @@ func requestChallenge(ctx context.Context, c *client.Credential, plain *http.Cli
 	return resp.StatusCode
 }
 
-// signIn is the sign-in.
+// signIn signs the person in, or joins the sign-in of another process.
 func (f *loginFlags) signIn(ctx context.Context, c *client.Credential, s signin.Settings, store *tokenstore.Store, env environment) error {
 	browser, why := signin.FindBrowser(s.NoBrowser, env.lookup)
 	flow, err := c.BeginSignIn(ctx, client.SignInOptions{Browser: browser, UseDeviceCode: f.useDeviceCode, RegisterAnew: f.registerAnew})

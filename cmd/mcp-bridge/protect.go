@@ -37,7 +37,7 @@ type protectFlags struct {
 	scopeMapFile         string
 	dpop                 string
 
-	set *pflag.FlagSet
+	set *pflag.FlagSet // in which they are registered, with the other flags of serve
 }
 
 // accessTokenFlags are the flags that mean nothing unless there are access tokens.
@@ -154,13 +154,13 @@ func (f *protectFlags) publicPath() string {
 	return strings.TrimRight(u.Path, "/")
 }
 
-// A protection verifies the access tokens of clients. A nil one does nothing.
+// A protection verifies the access tokens of clients. nil: no access tokens are accepted.
 type protection struct {
 	*resource.Protector
 	flags               *protectFlags
-	introspectionSecret func() (string, error) // of the introspection endpoint; nil: there is none
-	policy              *resource.Policy       // that counts; guarded by the daemon's reloadMu
-	httpClients         []*http.Client         // for requests to issuers
+	introspectionSecret func() (string, error) // ours at the introspection endpoint; nil: there is no such endpoint
+	policy              *resource.Policy       // in force now; guarded by the daemon's reloadMu
+	httpClients         []*http.Client         // for requests to issuers and to the introspection endpoint
 }
 
 // noServerResources is what is protected where there is no server: nothing that a token could be for.
@@ -255,7 +255,7 @@ func issuerMismatchText(f resource.CheckFault) string {
 	return fmt.Sprintf("--oidc-issuer %s is not what the provider calls itself: its metadata names %s; if that is the provider you mean, write --oidc-issuer %s", f.URL, announced, announced)
 }
 
-// Close ends it, after all that it protects.
+// Close ends the protection. It is called once all that is protected has ended.
 func (p *protection) Close() {
 	if p == nil {
 		return
@@ -270,7 +270,7 @@ func (p *protection) closeIdle() {
 	}
 }
 
-// addTo has a policy ask for access tokens, and for static keys.
+// addTo returns a policy that asks for access tokens, and for the static keys of the Protector.
 func (p *protection) addTo(policy access.Policy) access.Policy {
 	if p != nil {
 		policy.Authenticator, policy.Tokens = p.Protector, nil
@@ -380,8 +380,9 @@ func (p *protection) readPolicy(scopeLines []string) (*resource.Policy, error) {
 	return resource.ParsePolicy(text)
 }
 
-// taskIDSecret returns what ids of tasks are bound to their principals with, so that they survive a
-// restart; nil: they do not. It is made of what no client knows: a static key is known to its owner.
+// taskIDSecret returns the key with which ids of tasks are bound to their principals. It is the same after a
+// restart, so that the ids stay valid; nil: there is none. It is made of what no client knows: the introspection secret,
+// or else keyFile, the private key of TLS. A static key would be known to its owner.
 func (p *protection) taskIDSecret(keyFile string) []byte {
 	derive := func(secret string) []byte {
 		mac := hmac.New(sha256.New, []byte(secret))

@@ -26,7 +26,7 @@ const (
 	exitOK     = 0
 	exitFail   = 1 // something went wrong while running; stderr says what
 	exitSignIn = 3 // status: a sign-in is needed
-	exitUsage  = 2 // the command line or a file it names is wrong; doctor: it could not find anything out
+	exitUsage  = 2 // the command line or a file it names is wrong; doctor and replay: they could not find anything out
 
 	// A second signal has come: what shells say of one that has ended a program.
 	exitInterrupted = 130
@@ -44,8 +44,8 @@ type environment struct {
 	eventLog *eventlog.Log // set by logEvents
 }
 
-// logEvents has the log tell what observer is told of, and what is wrong with that, until stop is called, with the level that the
-// levelSignal chooses. It returns the Logger for everything else.
+// logEvents has the log tell what observer is told of, and the faults in it (package notes), until stop is called. Each levelSignal
+// changes its level. otherLog is the Logger for everything else.
 func (e *environment) logEvents(log hclog.Logger, observer *observe.Observer) (otherLog hclog.Logger, stop func()) {
 	events := eventlog.New(log, observer)
 	stopNotes := notes.Watch(observer)
@@ -79,7 +79,7 @@ func usagef(format string, args ...any) error {
 	return &usageError{fmt.Sprintf(format, args...)}
 }
 
-// loggedError is an error that the log has already.
+// loggedError is an error that the log or the report has already: run prints nothing of it.
 type loggedError struct{ error }
 
 // run is the program: it returns the exit status. ctx ends it gracefully.
@@ -110,6 +110,7 @@ func run(ctx context.Context, args []string, env environment) int {
 	}
 }
 
+// dispatch runs the command that args call.
 func dispatch(ctx context.Context, args []string, env environment) error {
 	name, rest := splitCommand(args)
 	if page, asked := parseHelp(args, name); asked {
@@ -177,7 +178,7 @@ func parseHelp(args []string, command string) (page []string, asked bool) {
 }
 
 // splitCommand finds the subcommand. Without one, a "--" or --demo means serve, and a
-// URL means connect.
+// URL means connect. If nothing fits, command is the first argument, and rest is all of them.
 func splitCommand(args []string) (command string, rest []string) {
 	if len(args) == 0 {
 		return "", nil

@@ -45,8 +45,8 @@ func (t *tracing) redactor(off bool) *redact.Redactor {
 // in what is written late. A file that is replaced every few minutes must not make the list grow for ever.
 const maxKeptSets = 16
 
-// addSecrets has values taken out of what is written from now on, and those of headers. They are all that a source has now: what it had
-// before stays hidden until it has changed maxKeptSets times.
+// addSecrets has these values, and the values of these headers, taken out of what is written from now on. values are all that a source has
+// now. What it had before stays hidden until it has changed maxKeptSets times.
 func (t *tracing) addSecrets(source string, values []string, headers ...string) {
 	values = slices.Clone(values)
 	slices.Sort(values)

@@ -163,6 +163,7 @@ func serve(ctx context.Context, args []string, env environment) error {
 	return f.log.reportError(log, f.run(ctx, where, to, env, log))
 }
 
+// run serves what to is, or the configuration file, until ctx is done.
 func (f *serveFlags) run(ctx context.Context, where listenAddresses, to target, env environment, log hclog.Logger) error {
 	warnUnusedFlags(f.set, to, log)
 	warnOtherBridge(to.argv, "serve", log)

@@ -31,7 +31,7 @@ import (
 // This file makes of settings, from flags or a file, what the packages take.
 // The two speak differently of zero: to people 0 means never, or not at all.
 
-// orNever makes 0 mean "never", which options write as a negative number.
+// orNever returns -1 for 0. Options write "never" and "not at all" as a negative number, and take 0 for their default.
 func orNever(d time.Duration) time.Duration {
 	if d == 0 {
 		return -1
@@ -108,7 +108,7 @@ func upstreamSpec(s config.Server, trust *tls.Config, log hclog.Logger) (upstrea
 	return spec, err
 }
 
-// loadConfig reads a configuration file and reports what it says in vain.
+// loadConfig reads a configuration file, and logs what has no effect in it. With an error, the Config has no more than Files.
 func loadConfig(file string, options config.Options, log hclog.Logger) (*config.Config, error) {
 	c, err := config.Load(file, options)
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 // credentialFlags say which server's credential login, logout and status are about.
 type credentialFlags struct {
 	auth   authFlags
-	target targetFlags // of which they have the files of TLS
+	target targetFlags // only its TLS files are used
 	config string
 }
 
@@ -117,7 +117,7 @@ var errNotRenewed = &loggedError{errors.New("a token was not renewed")}
 type credentialStatus struct {
 	Server      string        `json:"server"`
 	Profile     string        `json:"profile,omitempty"`
-	Usable      bool          `json:"usable"`
+	Usable      bool          `json:"usable"` // the next request needs no sign-in of a person
 	Account     string        `json:"account,omitempty"`
 	Issuer      string        `json:"issuer,omitempty"`
 	Resource    string        `json:"resource,omitempty"` // where it is not the address of the server
@@ -239,7 +239,8 @@ func (c *credentialStatus) markRefused(r client.TokenRefusal) {
 	c.Problem = cmp.Or(c.Problem, r.Reason)
 }
 
-// renew renews what is due, to see whether that works. It returns why that has failed; what it does not try is told.
+// renew renews what is due, to see whether that works. It returns why that has failed. Where it does not try, it says so on stderr,
+// and returns nil.
 func (f *statusFlags) renew(ctx context.Context, l tokenstore.ListEntry, s signin.Settings, env environment) error {
 	if err := f.checkRenewable(ctx, l, s); err != nil {
 		fmt.Fprintf(env.stderr, "mcp-bridge: %s: %s\n", printable.Text(l.Entry.Credential.Server), printable.Text(err.Error()))

@@ -14,7 +14,7 @@ const (
 	logCloseTimeout = time.Second // how long the last ones may take at the end
 )
 
-// logWriter writes lines to stderr without ever making their author wait:
+// logWriter writes lines to stderr, or to the file of --log-file, without ever making their author wait:
 // whoever started us may not read our stderr, or may have closed it, and the
 // bridge must not stand still for that. What does not fit is dropped and counted.
 type logWriter struct {
@@ -23,7 +23,7 @@ type logWriter struct {
 	done  chan struct{} // closed when the last line was written
 
 	mu      sync.Mutex
-	dropped int
+	dropped int // lines, of which the log does not say yet that they were dropped
 	closed  bool
 }
 
@@ -33,8 +33,8 @@ func newLogWriter(w io.Writer) *logWriter {
 	return l
 }
 
-// Write queues one line, or several. What it must not do to a terminal, whoever its words are from, it
-// does not: see printable.AppendLines.
+// Write queues one line, or several, without what foreign text could do to a terminal (printable.AppendLines). It
+// never fails.
 func (l *logWriter) Write(line []byte) (int, error) {
 	text := printable.AppendLines(make([]byte, 0, len(line)), line)
 	l.mu.Lock()

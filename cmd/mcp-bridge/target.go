@@ -145,8 +145,8 @@ func (f *targetFlags) newServer(ctx context.Context, spec upstream.Spec, fileAut
 	return server, server.Check()
 }
 
-// signInSettings returns how a remote server is signed in to; fileAuth is what the configuration file says of it; nil: it has no file. Not at all, if
-// somebody has given it a credential.
+// signInSettings returns how a remote server is signed in to: ModeNone if the user has given it a credential. fileAuth is what the configuration file
+// says of signing in to it; nil: there is no file.
 func (f *targetFlags) signInSettings(spec upstream.Spec, fileAuth map[string][]string, env environment) (signin.Settings, error) {
 	none := signin.Settings{Mode: signin.ModeNone}
 	if !mayHaveCredential(spec.URL) || hasAuthorization(spec) {
@@ -165,7 +165,7 @@ func (f *targetFlags) signInSettings(spec upstream.Spec, fileAuth map[string][]s
 	return flags.settings(spec.URL, signin.TLS{CAFile: f.caFile, CertFile: f.clientCert, KeyFile: f.clientKey}, env.lookup)
 }
 
-// parseEras returns what clients may speak, and what is spoken with the server.
+// parseEras returns what clients may speak, and what is spoken with the server. It also checks ParkTimeout and ResumeTimeout.
 func parseEras(s config.Settings) (clients, protocol era.Eras, err error) {
 	protocol, ok := era.ParseEras(s.Protocol)
 	if !ok {

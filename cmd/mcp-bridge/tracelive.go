@@ -60,7 +60,7 @@ func (f *traceFlags) showLive(ctx context.Context, source string, viewer *tracev
 	return err
 }
 
-// stdoutTimeout is for how long live, asked to end, waits for who should read what it has printed.
+// stdoutTimeout is how long showLive, when it is asked to end, waits for whoever reads our stdout.
 const stdoutTimeout = time.Second
 
 // chooseBridge returns the bridge that is meant: by its process id, or the name of one of its servers. Without

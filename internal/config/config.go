@@ -87,27 +87,27 @@ type Settings struct {
 	Protocol       string        // what is spoken with the server: auto, legacy or modern
 	ClientProtocol string        // what clients may speak: auto, legacy or modern
 	ParkTimeout    time.Duration // how long a call waits for what its client was asked
-	MaxChildren    int           // child processes at a time; 0: no limit
-	Queue          int           // clients that wait when there are so many
+	MaxChildren    int           // processes at a time; 0: one for each session, and 100 that clients share (32 with isolation request)
+	Queue          int           // clients that may wait for a process
 	QueueTimeout   time.Duration // how long they wait
-	MaxSessions    int
+	MaxSessions    int           // of each transport
 	SessionTimeout time.Duration // 0: never
 	Lazy           bool          // start it when it is first used
 	PassEnv        string        // as supervisor.Environ takes it
-	PTY            bool
-	StdinWait      time.Duration
-	TermWait       time.Duration
-	KillWait       time.Duration
-	RequestTimeout time.Duration // 0: never
-	DrainTimeout   time.Duration
-	Grace          time.Duration
-	MaxMessageSize int // bytes
-	MaxDepth       int // levels of objects and arrays in a message
+	PTY            bool          // a child gets a terminal as stdout
+	StdinWait      time.Duration // how long a child has after its stdin was closed, to be stopped
+	TermWait       time.Duration // how long its process group has after SIGTERM
+	KillWait       time.Duration // how long its process group has after SIGKILL
+	RequestTimeout time.Duration // how long a server may stay silent on a request; 0: for ever
+	DrainTimeout   time.Duration // how long owed answers are waited for at the end of input, and when the server is changed or removed
+	Grace          time.Duration // how long owed answers are waited for at shutdown
+	MaxMessageSize int           // bytes
+	MaxDepth       int           // levels of objects and arrays in a message
 	AllowTools     []string
 	IgnoreTools    []string
 	Transport      string // http-first, sse-first, http-only or sse-only
 	ConnectTimeout time.Duration
-	ResumeTimeout  time.Duration // of a call whose stream has ended; more than 0
+	ResumeTimeout  time.Duration // how long the broken stream of a call is resumed; more than 0
 }
 
 // DefaultSettings returns what holds where nobody says anything. It is what

@@ -9,7 +9,7 @@ import (
 type expandError struct {
 	text      string
 	isMissing bool   // nothing is wrong with the file: something is not there
-	name      string // of the variable that is not set
+	name      string // of the variable that is not set; "": it is about something else
 }
 
 // expand replaces what a string has of

@@ -66,7 +66,7 @@ func (p *parser) readHeaderFile(m member, header http.Header) {
 }
 
 // eachLine calls f for each line that is neither blank nor a # comment of the
-// file that m names. What is wrong in it, it shows by the line's number only.
+// file that m names. A problem has the line's number, and shows nothing of the line.
 func (p *parser) eachLine(m member, f func(line string) (wrong string)) {
 	name, ok := p.readPath(m)
 	if !ok {

@@ -19,7 +19,7 @@ var keyAliases = map[string]string{
 	"description": "description",
 }
 
-// serverTypes are the values of "type" as plain spells them.
+// serverTypes are the values of "type" by their normalized spelling (nearest.Normalize), and what they mean.
 var serverTypes = map[string]string{
 	"stdio": "stdio", "local": "stdio",
 	"http": "http", "streamablehttp": "http", "streamable": "http",
@@ -76,13 +76,13 @@ var clientTopKeys = []string{
 	"version", "name", "description",
 }
 
-// isComment reports whether a key is a comment by convention. It is only where
+// isComment reports whether a key is a comment by convention. It is asked only where
 // the keys are ours to say: a variable may well be called _X.
 func isComment(key string) bool {
 	return key == "$schema" || strings.HasPrefix(key, "//") || strings.HasPrefix(key, "_") || strings.HasPrefix(key, "#")
 }
 
-// misnamedKeys are keys that are not similar to what they mean.
+// misnamedKeys are, by their normalized spelling, keys that are not similar to the key that is meant.
 var misnamedKeys = map[string]string{
 	"uri": "url", "endpoint": "url", "baseurl": "url", "address": "url",
 	"cmd": "command", "program": "command", "executable": "command", "path": "command",

@@ -35,6 +35,7 @@ type parser struct {
 	problems        []Problem
 }
 
+// parse reads data, the content of the file name. read reads the files that it names; nil: they are not read.
 func parse(name string, data []byte, o Options, read func(string) ([]byte, error)) (*Config, error) {
 	abs, err := filepath.Abs(name)
 	if err != nil {
@@ -110,8 +111,8 @@ type member struct {
 	value  hujson.Value
 }
 
-// members returns what is in an object; what names it in messages. A key that
-// is there twice is left out.
+// members returns what is in an object, which messages call what. Of a key that
+// is there twice, the second one is left out.
 func (p *parser) members(v hujson.Value, what string) (all []member, ok bool) {
 	object, ok := v.Value.(*hujson.Object)
 	if !ok {
@@ -227,7 +228,7 @@ func (p *parser) readScopes(m member) {
 	}
 }
 
-// daemonFlags are settings of the daemon that people may look for here.
+// daemonFlags are, by their normalized spelling, settings that people may look for here, and the flags that set them.
 var daemonFlags = map[string]string{
 	"listen": "--listen", "host": "--host", "port": "--port", "unixmode": "--unix-mode",
 	"tlscert": "--tls-cert", "tlskey": "--tls-key", "tlsclientca": "--tls-client-ca",

@@ -377,7 +377,7 @@ func (p *parser) readPath(m member) (string, bool) {
 	return filepath.Clean(text), true
 }
 
-// shellVariable is what looks like a variable to a shell and to nobody here.
+// shellVariable matches a text that ends with a variable of a shell without braces, which expand leaves alone.
 var shellVariable = lazyregexp.New(`(^|[\s=])\$[A-Za-z_][A-Za-z0-9_]*$`)
 
 // expandText returns a string with variables replaced. ok is false when it
@@ -386,7 +386,7 @@ func (p *parser) expandText(m member, want string) (text string, ok bool) {
 	return p.expandTextWith(p.lookup, m, want)
 }
 
-// expandTextWith is expanded with the values of variables that lookup returns.
+// expandTextWith is expandText with the values of variables that lookup returns.
 func (p *parser) expandTextWith(lookup func(string) (string, bool), m member, want string) (text string, ok bool) {
 	raw, ok := p.text(m, want)
 	if !ok {

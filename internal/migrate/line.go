@@ -14,7 +14,7 @@ import (
 
 // Advice is what to write for a line of another program.
 type Advice struct {
-	Program  string   // whose line it is
+	Program  string   // whose line it is; of MixedAdvice: "--x is a flag of PROGRAM"
 	Line     string   // that of mcp-bridge which does the same; values that may be secret are not repeated
 	LeftOut  []string // what Line does not have of the other one, each with the reason
 	PathHint string   // where its clients find mcp-bridge, if that is another path; "": they find it
@@ -63,8 +63,8 @@ func (a Advice) IsConnect() bool { return strings.HasPrefix(a.Line, "mcp-bridge 
 // makeTokenCommand adds a token to the file "tokens".
 const makeTokenCommand = `(umask 077; echo "me $(openssl rand -hex 32)" >>tokens)`
 
-// SupergatewayAdvice returns what to write for a line of another program. args are what stands after the program's name. ok is false
-// if args are no line of such a program.
+// SupergatewayAdvice returns what to write for a line of supergateway. args are what stands after the program's name. ok is false
+// if args are no line of supergateway.
 func SupergatewayAdvice(args []string) (a Advice, ok bool) {
 	parsed := parseSupergateway(args)
 	command, url := parsed.lastValue("stdio"), parsed.lastValue("sse")
@@ -108,13 +108,13 @@ func SupergatewayAdvice(args []string) (a Advice, ok bool) {
 	return a, true
 }
 
-// supergatewayLine are what a line of supergateway has.
+// A supergatewayLine is what a line of supergateway has.
 type supergatewayLine struct {
 	flags      []givenFlag // in their order
 	strayWords int         // how many words belong to no flag
 }
 
-// An givenFlag is a flag with its values.
+// A givenFlag is a flag with its values.
 type givenFlag struct {
 	name   string // as it is written, without dashes
 	values []string
@@ -169,8 +169,8 @@ func (o supergatewayLine) lastValue(name string) string {
 	return value
 }
 
-// bridgeFlags returns the flags of mcp-bridge for one of supergateway that does not say what is bridged: of serve or else of
-// connect, for a remote server or else a command. reason says why if it has none, and something is lost.
+// bridgeFlags returns the flags of mcp-bridge for a flag of supergateway. There are none for a flag that says what is bridged. serve: they are
+// for serve, else for connect. remote: a remote server is bridged, else a command. reason says why there are none if something is lost.
 func (x givenFlag) bridgeFlags(serve, remote bool) (flags []string, reason string) {
 	switch name := normalizedName(x.name); name {
 	case "stdio", "sse", "streamablehttp", "outputtransport", "stateful":
@@ -237,7 +237,8 @@ func isSensitive(name string) bool { return redact.IsSensitive(name) || mayBeSec
 // withoutSecret returns a URL without what may be secret in it.
 func withoutSecret(addr string) string { return printable.RedactURL(addr, "...") }
 
-// splitCommand splits a command as a shell would that knows no variables: needsShell has the others.
+// splitCommand splits a command as a shell would that knows no variables, and masks what may be secret. Commands that need more of a shell
+// match needsShell.
 func splitCommand(command string) []string {
 	var found []string
 	before := ""
@@ -303,7 +304,7 @@ func shownHeader(header string) string {
 	return strings.TrimSpace(name) + ": " + value
 }
 
-// maskSecret returns a word without what may be secret in it.
+// maskSecret returns a word, text, without what may be secret in it. before is the word in front of it, perhaps the flag whose value it is.
 func maskSecret(before, text string) string {
 	name, _, given := strings.Cut(text, "=")
 	header, _, isHeader := strings.Cut(text, ":") // such as Authorization: Bearer x
@@ -326,7 +327,7 @@ func maskSecret(before, text string) string {
 // takes for more than a word, or a variable inside of double ones.
 var needsShell = lazyregexp.New(`^\s*[A-Za-z_]\w*=|^(?:[^'"]|'[^']*'|"[^"]*")*(?:[|&;<>()*$` + "`" + `]|\s~|"[^"]*[$` + "`" + `])`)
 
-// A word of a command for a shell, with its quotes.
+// shellWord matches a word of a command for a shell, with its quotes.
 var shellWord = lazyregexp.New(`(?:"[^"]*"|'[^']*'|[^\s"'|&;<>()])+`)
 
 // withoutSecrets returns a command for a shell without what may be secret in it.

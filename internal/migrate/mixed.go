@@ -10,11 +10,12 @@ import (
 // A Command is one of mcp-bridge that bridges: serve or connect.
 type Command struct {
 	Name       string
-	LookupFlag func(name string) (known, alone bool) // is it a flag of the command, and does no value follow it
+	LookupFlag func(name string) (known, alone bool) // known: it is a flag of the command; alone: no value follows it
 }
 
 // MixedAdvice returns what to write for arguments of one of the commands that have flags of other programs among its own. ok is
-// false if they have none. It answers all of them at once. a.Line is empty if it cannot be told what is bridged.
+// false if they have none. It answers all of them at once. If it cannot be told what is bridged, a.Line is empty, and a.LeftOut has
+// the advice for each flag.
 func MixedAdvice(command, other Command, args []string) (a Advice, ok bool) {
 	var foreign, programs []string
 	for _, word := range args {
