@@ -147,7 +147,7 @@ func (f *accessFlags) register(fs *pflag.FlagSet) {
 // its name, servers do not inherit it.
 const tokensVariable = "MCP_BRIDGE_TOKENS"
 
-// policy returns who may come in, for all listeners, with the tokens loaded. publicPrefix is not in it.
+// policy returns who may come in, for all listeners, with the tokens loaded.
 func (f *accessFlags) policy(env environment, log hclog.Logger) (access.Policy, error) {
 	guard := access.Policy{AllowOrigins: f.origins, AllowHosts: f.hosts}
 	var err error

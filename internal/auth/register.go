@@ -33,7 +33,7 @@ type ClientMetadata struct {
 // the redirect URIs it was made with.
 type Registration struct {
 	Issuer          string
-	Client          Client // its AuthMethod is the one that the server has assigned, or else ours; "": neither says
+	Client          Client // its AuthMethod is the one that the server has assigned, or else ours; "": its metadata decides
 	RedirectURIs    []string
 	IssuedAt        time.Time // when the server says, or now
 	SecretExpiresAt time.Time // zero: never, or there is no secret

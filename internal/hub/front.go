@@ -31,7 +31,7 @@ type link struct{ Name, Address string }
 // A snippet is what to write into the configuration of a client.
 type snippet struct{ For, Text string }
 
-// isStartPage reports whether a request is for that page: by its path, and because its sender takes what people read.
+// isStartPage reports whether a request is for the start page: by its path, and because its sender takes what people read.
 // Clients of MCP do not: at a path that is no endpoint they must get a 404.
 func (h *Hub) isStartPage(r *http.Request, path string) bool {
 	if path != "/" && (path != h.opts.PathPrefix || path == "/servers" && !h.opts.SingleServer) {
@@ -183,7 +183,7 @@ func (p startPage) text(b *bytes.Buffer) {
 const pageStyle = `body{font:16px/1.5 system-ui,sans-serif;max-width:50em;margin:2em auto;padding:0 1em;color-scheme:light dark}` +
 	`td{padding-right:2em;vertical-align:top}pre{overflow:auto;padding:1em;border:1px solid #8888;border-radius:4px}`
 
-// pageStyleHash lets the browser use style and no other.
+// pageStyleHash lets the browser use pageStyle and no other style.
 var pageStyleHash = func() string {
 	sum := sha256.Sum256([]byte(pageStyle))
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])

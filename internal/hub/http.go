@@ -70,9 +70,9 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
 // metadataPath is where clients look for what Options.Metadata has.
 const metadataPath = "/.well-known/oauth-protected-resource"
 
-// refusePath answers a request at a path that is no endpoint. Where one of that name could be, of a
-// server that there is not, it is done as that endpoint would: who is not let in must not learn which
-// servers there are.
+// refusePath refuses a request at a path that is no endpoint. endpoint is what find has returned. If that is the
+// name of an endpoint, the refusal is the one that such an endpoint gives: who is not let in must not learn
+// which servers there are.
 func refusePath(w http.ResponseWriter, r *http.Request, endpoint string, refusal *access.Refusal) {
 	switch endpoint {
 	case "mcp", "sse", "message":

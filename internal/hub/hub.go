@@ -94,7 +94,7 @@ func (o *Options) publicPrefix(r *http.Request) string {
 type Hub struct {
 	opts           Options
 	handler        http.Handler   // serve, with the Deadlines
-	totalProcesses *processLimit  // of processes
+	totalProcesses *processLimit  // of all servers together
 	clientBudget   *budget.Budget // for what clients of all servers make us hold
 	resumeBudget   *budget.Budget // for what is kept for clients that come back
 
@@ -107,7 +107,7 @@ type Hub struct {
 	mu             sync.RWMutex
 	servers        map[string]*server
 	serverOrder    []string          // as configured
-	descriptions   map[string]string // descriptions, which may change while a server stays
+	descriptions   map[string]string // by name; they may change while a server stays
 	leavingServers map[*server]bool  // were removed, and have not ended yet
 	closed         chan struct{}     // closed by Close
 }

@@ -99,7 +99,7 @@ type party struct {
 type waiter struct {
 	party          *party
 	holder         Holder
-	order          uint64
+	order          uint64        // its number among Limiter.arrivals
 	hasPlaceComing bool          // a place is on its way back for it
 	ready          chan struct{} // closed when there is a place, or an error
 	place          *Place
@@ -111,8 +111,8 @@ type Place struct {
 	limiter   *Limiter
 	party     *party
 	holder    Holder // nil: it is always Busy
-	reclaimed bool   // under l.mu
-	released  bool   // under l.mu
+	reclaimed bool   // under limiter.mu
+	released  bool   // under limiter.mu
 }
 
 // New returns a Limiter.

@@ -49,12 +49,12 @@ func (l *Limiter) reclaim() {
 	}
 }
 
-// forecast is what a party has once all that was reclaimed has gone to who is to
-// have it, and who of it waits for more.
+// forecast is what a party has once all reclaimed places have gone to those who are to
+// have them.
 type forecast struct {
-	held       int
-	waiting    int
-	queueIndex int // in the queue; -1: it is not there
+	held       int // places
+	waiting    int // waiters for whom none is coming
+	queueIndex int // in the partyHeap; -1: it is not there
 }
 
 // partyHeap has the parties that wait for more, as a heap: who is served first is the
@@ -131,7 +131,7 @@ func (l *Limiter) choosePlaces(candidates []candidate, ending int, now time.Time
 // isStillHeld reports whether a candidate is neither given back nor to be reclaimed already. The caller holds mu.
 func (c *candidate) isStillHeld() bool { return !c.place.released && !c.place.reclaimed }
 
-// markReclaimed has a place reclaimed. The caller holds mu.
+// markReclaimed marks the place of a candidate as reclaimed, and returns it. The caller holds mu.
 func (l *Limiter) markReclaimed(c *candidate) *Place {
 	c.place.reclaimed = true
 	c.place.party.reclaimedPlaces++
@@ -140,17 +140,17 @@ func (l *Limiter) markReclaimed(c *candidate) *Place {
 	return c.place
 }
 
-// promiseNext says that the next of a party's who wait gets a place. The caller holds mu.
+// promiseNext notes that a place is coming for the next waiter of a party. The caller holds mu.
 func (p *party) promiseNext() {
 	p.waiting[len(p.waiting)-p.forecast.waiting].hasPlaceComing = true
 	p.forecast.held++
 	p.forecast.waiting--
 }
 
-// bestCandidate returns which of the places that are out of use, of which those that have been so
-// for longest come first, is given up for p, -1 if none is: a spare one of its own, one of
-// another party, or one whose client has to begin anew, in this order; of those that of who
-// holds most, and then the first. The caller holds mu.
+// bestCandidate returns the index of the candidate that is given up for p; -1: none is. A spare place of p
+// itself is best, then a spare one of another party, then an idle one of another party, whose client has to
+// begin anew. Of several, it is one of the party that holds most; of these the first, which has been out of use for
+// longest. The caller holds mu.
 func (l *Limiter) bestCandidate(candidates []candidate, p *party, now time.Time) int {
 	best, bestRank := -1, 0
 	held := p.forecast.held

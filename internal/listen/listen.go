@@ -72,9 +72,9 @@ func optionf(format string, args ...any) error {
 // the file of a Unix socket that Open has made.
 type Listener struct {
 	net.Listener
-	systemdName    string // given by systemd
-	configuredAddr string // the address as Options have it, for errors
-	socketFile     *socketFile
+	systemdName    string        // the name that systemd gives the socket; "": Open has made it
+	configuredAddr string        // the address as Options have it, for errors; "": it is no address of Options
+	socketFile     *socketFile   // nil: it is no Unix socket that Open has made
 	certs          *certificates // nil: no TLS
 	log            hclog.Logger
 

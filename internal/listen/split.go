@@ -39,6 +39,7 @@ func Split(l net.Listener, log hclog.Logger) (http, lines net.Listener) {
 	return &splitListener{s, s.http}, &splitListener{s, s.lines}
 }
 
+// A splitter is what the two listeners of Split share.
 type splitter struct {
 	listener    net.Listener
 	log         hclog.Logger
@@ -49,7 +50,7 @@ type splitter struct {
 	wg          sync.WaitGroup // accept, and one for each connection in sniffing
 
 	sniffingMu sync.Mutex
-	sniffing   map[net.Conn]struct{} // nil when closed
+	sniffing   map[net.Conn]struct{} // connections whose first byte is awaited; nil after Close
 }
 
 type acceptResult struct {

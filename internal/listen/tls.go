@@ -26,8 +26,8 @@ type certificates struct {
 
 	loadMu        sync.Mutex // held during load, so that two loads do not overlap
 	listenerCount atomic.Int64
-	cancel        context.CancelFunc
-	wg            sync.WaitGroup
+	cancel        context.CancelFunc // ends the watch; nil: there is none
+	wg            sync.WaitGroup     // the watch
 }
 
 func loadCertificates(o Options) (*certificates, error) {

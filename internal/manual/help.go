@@ -117,7 +117,7 @@ func writeEntry(b *strings.Builder, name string, column int, text string) {
 	b.WriteString(rest.String()[2+len(name):])
 }
 
-// writeWrapped writes a paragraph in lines of at most width columns, each with indent in front.
+// writeWrapped writes a paragraph in lines of at most pageWidth columns, each with indent in front.
 func writeWrapped(b *strings.Builder, indent, text string) {
 	line := indent
 	for _, word := range strings.Fields(text) {

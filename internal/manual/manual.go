@@ -79,7 +79,8 @@ type shownFlag struct {
 	parsed ParsedFlag
 }
 
-// shownGroups returns the flags that a command has, as they are shown; with all those too that another command explains.
+// shownGroups returns the flags that a command has, as they are shown. all: also those that another command explains
+// (AlsoFlagsOf).
 func (m *Manual) shownGroups(c *Command, all bool) []shownGroup {
 	remaining := map[string]ParsedFlag{}
 	for _, k := range c.Flags {

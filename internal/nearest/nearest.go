@@ -4,7 +4,7 @@ package nearest
 import "strings"
 
 // To returns which of known was most likely meant by name, which is none of
-// them, or "".
+// them; "": none is similar.
 func To(name string, known []string) string {
 	if len(name) > 100 {
 		return ""

@@ -151,7 +151,7 @@ type Error struct {
 	Reach           Reach      // of Addr
 	ConfiguredHost  string     // the host that the user has given, which led there
 	ConfiguredReach Reach      // of ConfiguredHost; NeverAllowed: it is not known
-	UnknownReason   error      // why it is not known; nil: it is
+	UnknownReason   error      // why ConfiguredReach is not known; nil: it is known
 	PlainHTTP       bool       // it is refused because its URL begins with http://
 }
 

@@ -8,11 +8,10 @@ import (
 )
 
 // Headers returns the headers for a call with these arguments (raw; nil: none):
-// one for each parameter whose value is a string, a boolean or a number. There
-// is none for null, nor for objects and arrays, for which no header is defined:
-// that they do not suit the schema is for the server to say (ME3). Nor does a
-// number go without because it does not: the header says what the body says.
-// nil: none at all.
+// one for each parameter whose value is a string, a boolean or a number; nil:
+// there is none. null, objects and arrays have no header. A value that does not
+// suit the schema has its header all the same: the header says what the body
+// says, and it is for the server to refuse both (ME3).
 //
 // An empty text makes an empty value (ME2).
 func Headers(params []Param, arguments []byte) http.Header {

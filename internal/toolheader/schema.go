@@ -57,6 +57,7 @@ func mayHaveAnnotation(text []byte) bool {
 // maxSchemaDepth is how deep schemas are looked into. Each level is scanned anew.
 const maxSchemaDepth = 64
 
+// A parser collects the annotations of one input schema.
 type parser struct {
 	params    []Param
 	seenNames map[string]bool // names in lower case

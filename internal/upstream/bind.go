@@ -15,8 +15,8 @@ import (
 
 // sealState gives a modern client who has authenticated requestState and ids of tasks under
 // its own name only (A6): a server that principals share cannot tell who comes back
-// with one. refuse is told why something is not the client's to say; the message is
-// passed on then if refuse is false. Conns of other clients are returned as they are.
+// with one. refuse is told why a request is refused. If it returns true, sealState answers
+// the request; otherwise the request is passed on. Conns of other clients are returned as they are.
 func (s *Server) sealState(ctx context.Context, client bridge.Conn, refuse func(no *era.Refusal) (answer bool)) bridge.Conn {
 	principal := identity.Principal(ctx)
 	if principal == "" {

@@ -24,10 +24,12 @@ type connector struct {
 	toolSchemas *schemas.Table
 	filter      atomic.Pointer[legacyserver.Filter] // of a legacy server, once it was started
 
-	starts, failedProbes int // of servers; failedProbes: ended at the question which era they speak. Only Dial uses them
+	// Only Dial uses these: how many servers it has started, and how many of them, the last ones in a row, have ended at the
+	// question which era they speak.
+	starts, failedProbes int
 }
 
-// newConnector is what sharing.Options say of Connect.
+// newConnector is Connect of sharing.Options.
 func (s *Server) newConnector(shared *sharing.Server) (bridge.Dialer, func() bool) {
 	c := &connector{s: s, shared: shared, toolSchemas: s.table(shared.Key)}
 	return c, c.hasParked
@@ -113,7 +115,7 @@ func (c *connector) checkStillModern(ctx context.Context, conn bridge.Conn) erro
 }
 
 // endIfChanged ends the shared server if it may be one of the other era by now: the next client
-// finds out. A server at an http URL is asked first. It reports whether it has ended it.
+// finds out. A server at an http URL is asked instead. ended: the shared server was ended.
 func (c *connector) endIfChanged() (ended bool) {
 	if !c.s.prober.SuspectOtherEra() {
 		return false

@@ -55,7 +55,7 @@ func (s *Server) LegacyHandler(lasting bool, o bridge.PumpOptions) bridge.Handle
 func keepsAlways() bool { return true }
 
 // fallbackHandler returns what serves legacy clients with Conns of their own, of the Dialer modern
-// where the server turns out to need that.
+// where the server turns out to need that; modern nil: never.
 func (s *Server) fallbackHandler(legacy, modern bridge.Dialer, o bridge.PumpOptions) bridge.Handler {
 	serve := func() bridge.Handler { // is no part of what waits for a session's end, which should need little stack
 		d := &probe.Fallback{Prober: s.prober, Legacy: legacy, Modern: modern, Sessionless: s.sessionless.Load}
@@ -114,6 +114,8 @@ func (t *translatingDialer) Dial(ctx context.Context) (bridge.Conn, error) {
 	return t.s.dialTranslated(ctx, t.s.keys.sessionKey(ctx), nil)
 }
 
+// dialTranslated returns a Conn for a legacy client: a Member of the shared server with this key, which begins
+// with clientInfo if there is none, and translation around it.
 func (s *Server) dialTranslated(ctx context.Context, key sharing.Key, clientInfo []byte) (bridge.Conn, error) {
 	conn, err := s.pool.Join(ctx, key, clientInfo, false)
 	if err != nil {
@@ -164,6 +166,7 @@ func awaitFirstRequest(ctx context.Context, client bridge.Conn) (jsonrpc.Message
 	return s.firstRequest, err
 }
 
+// firstRequestSink is the Sink of awaitFirstRequest. Its Send ends Receive with errFirstRequestSeen.
 type firstRequestSink struct {
 	client       bridge.Conn
 	firstRequest jsonrpc.Message

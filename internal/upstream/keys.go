@@ -20,17 +20,17 @@ import (
 // keyChooser says which shared server a client uses (D.1).
 type keyChooser struct {
 	isolation      Isolation
-	eraWaitTimeout time.Duration
+	eraWaitTimeout time.Duration // Spec.EraWaitTimeout
 	prober         *probe.Prober
 	pool           *sharing.Pool
 	sealer         *era.Sealer
 
-	exclusiveNumber    atomic.Uint64                // of servers that are not shared
+	exclusiveNumber    atomic.Uint64                // the last number that was given out for sharing.Key.Exclusive
 	lastIntroduction   atomic.Pointer[introduction] // of some modern client; see introductionOf
 	introductionMisses atomic.Uint32                // requests that have said something else
 }
 
-// modernKey returns which shared server a request uses.
+// modernKey returns which shared server a request of a principal uses if the server is modern.
 func (k *keyChooser) modernKey(principal string) sharing.Key {
 	switch k.isolation {
 	case PerPrincipal, PerSession:
@@ -44,7 +44,7 @@ func (k *keyChooser) modernKey(principal string) sharing.Key {
 	return sharing.Key{}
 }
 
-// sessionKey returns which shared server a legacy client's session uses.
+// sessionKey returns which shared server a legacy client's session uses if the server is modern.
 func (k *keyChooser) sessionKey(ctx context.Context) sharing.Key {
 	if k.isolation == PerSession {
 		return sharing.Key{Exclusive: k.exclusiveNumber.Add(1)}
@@ -78,8 +78,8 @@ func (k *keyChooser) KeyFor(ctx context.Context, m jsonrpc.Message) (key sharing
 // clientConnKey is the key of a ctx for the Conn of the client whose requests it is for.
 type clientConnKey struct{}
 
-// withProgress returns a ctx whose client, if it is known, is told what m waits for until it is known what the server speaks: somebody
-// may have to sign in first. A client that does not read is not waited for.
+// withProgress returns a ctx for the question which era the server speaks. While m waits for that, its client (clientConnKey) is told what for:
+// somebody may have to sign in first. A client that does not read is not waited for.
 func (k *keyChooser) withProgress(ctx context.Context, m jsonrpc.Message) context.Context {
 	client, _ := ctx.Value(clientConnKey{}).(bridge.Conn)
 	if _, known := k.prober.Known(); known || client == nil {

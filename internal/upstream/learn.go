@@ -18,8 +18,9 @@ import (
 
 // This file has what lies around the Conn of a shared server.
 
-// watchServer looks at what the server sends before any of it is translated: that its tools have changed, which goes no
-// further where nobody listens, and how a legacy server answers initialize, which is its first answer.
+// watchServer looks at two messages of the server before they are translated: that its tools have changed, which is not passed
+// on where nobody listens, and the first response of a legacy server, which answers initialize. At the end it takes stderr
+// out of the error (withoutStderr).
 func (c *connector) watchServer(conn bridge.Conn) bridge.Conn {
 	initialized := !c.shared.Key.Legacy
 	return bridge.Intercept(conn, bridge.Hooks{
@@ -74,17 +75,18 @@ func (c *connector) watchAnswers(conn bridge.Conn, f *legacyserver.Filter) bridg
 // responseWatcher has the questions whose answers are of interest.
 type responseWatcher struct {
 	*connector
-	modern bool // the server is
+	modern bool // the server is modern
 
-	hasAwaited  atomic.Bool // asked has one: mostly there is none, and nobody locks
+	hasAwaited  atomic.Bool // awaited is not empty. Mostly it is, and nobody locks
 	mu          sync.Mutex
 	awaited     map[jsonrpc.ID]question // tools/list and server/discover in progress
 	discoverIDs []jsonrpc.ID            // the server/discover that were asked last
 }
 
+// A question is a request whose response is of interest; the zero value is none.
 type question struct {
-	method   string
-	toolsAge uint64 // of the list of tools
+	method      string
+	listVersion uint64 // schemas.Table.ListVersion when it was asked
 }
 
 // maxDiscovers is how many server/discover one is looked for behind: who has
@@ -118,7 +120,7 @@ func (l *responseWatcher) noteQuestion(id jsonrpc.ID, method string) {
 	}
 }
 
-// takeQuestion returns what a response with this id answers, if that is of interest.
+// takeQuestion returns the question with this id, and forgets it; zero: there is none.
 func (l *responseWatcher) takeQuestion(id jsonrpc.ID) (asked question) {
 	if !l.hasAwaited.Load() {
 		return question{}
@@ -138,7 +140,7 @@ func (l *responseWatcher) handleReceived(m *jsonrpc.Message) (reply *jsonrpc.Mes
 	}
 	switch asked := l.takeQuestion(m.ID()); asked.method {
 	case "tools/list":
-		l.toolSchemas.Learn(m.Result(), asked.toolsAge)
+		l.toolSchemas.Learn(m.Result(), asked.listVersion)
 	case "server/discover":
 		if m.IsError() && l.modern {
 			l.s.log.Warn("the server has refused server/discover; --protocol says what is spoken with it", "code", string(m.Lookup("error", "code")))
@@ -167,8 +169,8 @@ func (s *Server) withServedVersions(m jsonrpc.Message) jsonrpc.Message {
 	return m.WithResult(jsonrpc.With(m.Result(), "supportedVersions", append(list, ']')))
 }
 
-// lastAnswersTimeout is how long what a server still owes may take that could not be
-// initialized.
+// lastAnswersTimeout is how long a server that could not be initialized has for the answers that it
+// still owes.
 const lastAnswersTimeout = 100 * time.Millisecond
 
 // errInitialize ends a server that could not be initialized: the next may (D4).

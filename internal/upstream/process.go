@@ -18,7 +18,7 @@ import (
 type processDialer struct {
 	s       *Server
 	command stdio.Command // without what is told about one process
-	program string
+	program string        // the program's name, for the Observer
 }
 
 // Dial implements bridge.Dialer.

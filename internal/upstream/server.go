@@ -273,7 +273,8 @@ func (s *Server) ToolSchema(ctx context.Context, call jsonrpc.Message, tool stri
 	})
 }
 
-// table returns the tools of the servers that have this key, or had it for one client only.
+// table returns the tools of the servers with this key. Exclusive does not count: a server of one client has the tools that
+// the others have.
 func (s *Server) table(key sharing.Key) *schemas.Table {
 	key.Exclusive = 0
 	return s.tools.Table(key)

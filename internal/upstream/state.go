@@ -22,9 +22,9 @@ type State struct {
 	Ready             bool   `json:"ready"`                  // one runs, or nothing speaks against starting one
 	Running           int    `json:"running"`                // processes, or connections to a remote server
 	FailedStarts      int    `json:"failedStarts,omitempty"` // in a row
-	Calls             int    `json:"calls"`                  // of clients, that wait for their answers
-	OldestCallSeconds int    `json:"oldestCallSeconds"`      // since the first of them came; 0: none waits
-	LastError         string `json:"lastError,omitempty"`
+	Calls             int    `json:"calls"`                  // of clients, that wait for their answers; Server.State leaves it 0, who has the PendingCalls fills it in
+	OldestCallSeconds int    `json:"oldestCallSeconds"`      // since the first of them came; 0: none waits; filled in like Calls
+	LastError         string `json:"lastError,omitempty"`    // what was wrong last; "": nothing since the server has answered
 }
 
 // How a server comes to be called not ready, although it could be tried.
@@ -82,6 +82,7 @@ func (s *status) noteAnswered() {
 	s.lastError, s.failedStarts, s.refuses = "", 0, false
 }
 
+// noteFailed notes what was wrong last. The server stays ready.
 func (s *status) noteFailed(what string) {
 	s.mu.Lock()
 	s.lastError = what

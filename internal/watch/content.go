@@ -16,7 +16,7 @@ const maxFileBytes = 16 << 20
 // A content is what a file contains, or why that is not known.
 type content struct {
 	sum         [sha256.Size]byte
-	readFailure string
+	readFailure string // "": it was read, and sum counts
 }
 
 // readContent returns what is behind a name now. Only a regular file is opened: a

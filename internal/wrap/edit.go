@@ -184,6 +184,7 @@ type serverEditor struct {
 	edits   []edit
 }
 
+// An edit puts text in the place of the bytes between two offsets.
 type edit struct {
 	from, to int
 	text     []byte

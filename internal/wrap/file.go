@@ -103,7 +103,8 @@ func EditFile(file string, now time.Time, edit func(text []byte) ([]byte, error)
 	return backup, nil
 }
 
-// checkWritable says why a file cannot be changed: to replace it would need no right to write it.
+// checkWritable returns the FileInfo of a file that may be written, or why it may not be. To replace the file would
+// need no right to write it.
 func checkWritable(file string) (fs.FileInfo, error) {
 	f, err := os.OpenFile(file, os.O_WRONLY, 0)
 	if err != nil {

@@ -86,7 +86,7 @@ type renewalPause struct {
 // A renewal is one renewal, for all who wait for it.
 type renewal struct {
 	done   chan struct{}       // closed once result and err are there
-	result *credentialSnapshot // nil without err: the credential is gone
+	result *credentialSnapshot // nil without err: nothing usable is stored
 	err    error
 }
 

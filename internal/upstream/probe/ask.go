@@ -22,8 +22,8 @@ func discoverRequest() jsonrpc.Message {
 	return jsonrpc.NewRequest(discoverID, "server/discover", []byte(`{"_meta":`+string(meta.Object())+`}`))
 }
 
-// ask asks the server whether it is a modern one, and returns the Conn that has
-// answered, if it can go on with it.
+// ask asks the server whether it is a modern one. spare is the process that has answered, if a
+// client can go on with it; nil: none can. The error is why it is not known.
 func (p *Prober) ask(ctx context.Context, placed func()) (modern bool, spare *Process, err error) {
 	if p.isHTTP() {
 		m, err := p.opts.Discover(ctx)
@@ -158,7 +158,7 @@ func ClaimsModern(m jsonrpc.Message) string {
 }
 
 // RefusesModern reports whether an error says that the server does not speak
-// 2026-07-28 (any more). What an HTTP status says of that, Recheck is called for.
+// 2026-07-28 (any more). Where an HTTP status says so, remote.Options.OnForeignRefusal calls Recheck.
 func RefusesModern(m jsonrpc.Message) bool {
 	return string(m.Lookup("error", "code")) == "-32022" && !AnswersModern(m)
 }

@@ -74,13 +74,13 @@ type fallbackConn struct {
 	closed       bool
 	initializeID jsonrpc.ID        // initialize's id; zero: it was not sent
 	sentSince    []jsonrpc.Message // initialize and what was sent after it
-	resending    bool              // that is being sent to another conn: Send waits
+	resending    bool              // sentSince is being sent to another conn: Send waits
 	decided      chan struct{}     // closed when conn stays, and has got what was sent before
 
 	// Only Receive, and the sink that it gives conn, use these.
 	answerSeen    bool              // the answer to initialize has come
 	refuserClosed bool              // conn, which had refused initialize, was closed: to ask the server, or for a modern conn
-	held          []jsonrpc.Message // responses that have come before it
+	held          []jsonrpc.Message // responses that have come before the answer to initialize
 	handOnFirst   []jsonrpc.Message // the answer, if conn stays, and held: what is to be handed on first
 }
 
@@ -143,7 +143,7 @@ func (c *fallbackConn) current() bridge.Conn {
 	return c.conn
 }
 
-// errServerReplaced is what the server's Conn hears whose place another one has taken.
+// errServerReplaced ends Receive of the first server's Conn, once another one has taken its place.
 var errServerReplaced = errors.New("another server has taken its place")
 
 func (c *fallbackConn) Receive(ctx context.Context, sink bridge.Sink) error {

@@ -32,7 +32,8 @@ func initializeParamsOf(ctx context.Context) []byte {
 	return params
 }
 
-// open asks a server with initialize that was silent to the probe. If it says nothing at all, the error is mute.
+// open asks a server with initialize that was silent to the probe. If it says nothing at all, the error is silent. Otherwise it
+// returns as ask does. It closes first, unless that is the spare.
 func (p *Prober) open(ctx context.Context, first *Process, placed func(), silent *silentError) (modern bool, spare *Process, err error) {
 	o := &openAttempt{p: p, process: first, probed: true, params: initializeParamsOf(ctx)}
 	// Behind a command is one process, for both eras. A connection was made for a modern server.

@@ -111,7 +111,7 @@ type Prober struct {
 	skipsInitialize bool                // initialize is of no use: it is refused, or begins no session
 	inquiries       map[string]*inquiry // that go on, by party
 	lastErr         error               // of the last one
-	spare           *Process            // that has answered
+	spare           *Process            // the process that has answered; nil: none has, or it was taken
 }
 
 // New returns a Prober that knows nothing yet. Close ends it.
@@ -159,7 +159,7 @@ type inquiry struct {
 	party         string
 	hasPlace      bool               // it needs no place, or has one; under Prober.mu
 	progressFuncs []func(string)     // the clients that wait and have asked for progress (httpdial.WithProgress); under Prober.mu
-	cancel        context.CancelFunc // another one has found out
+	cancel        context.CancelFunc // called when it has ended, or another one has found out
 	done          chan struct{}      // closed when it has ended, or is not needed any more
 }
 
@@ -394,8 +394,8 @@ func (p *Prober) takeIf(fits func(*Process) bool) *Process {
 	return spare
 }
 
-// Close closes that process, if nobody has taken it. Nobody is asked any more: the Context of
-// the Options has ended.
+// Close closes the process that has answered, if nobody has taken it. It is called after the Context of the
+// Options has ended, so nobody is asked any more.
 func (p *Prober) Close() {
 	p.spareTimer.Stop()
 	p.dropSpare()

@@ -11,9 +11,9 @@ import (
 
 // This file says why it could not be found out which era a server speaks.
 
-// silentError is why, of a server that is there and answers nothing. It is no secret:
-// clients that are told that the server could not be started look in vain for
-// what keeps it from starting.
+// silentError is the reason for a server that is there and answers nothing. Clients get its text:
+// if they were told that the server could not be started, they would look in vain for what keeps
+// it from starting.
 type silentError struct {
 	command    bool          // the bridge has started it
 	discover   time.Duration // how long it had to answer server/discover
@@ -35,7 +35,8 @@ func (e *silentError) Error() string {
 // PublicError is what clients are told (bridge.Serve).
 func (e *silentError) PublicError() string { return e.Error() }
 
-// unauthorizedError is why a server was not asked to which nobody has signed in: its answer is the Conn's, and says where.
+// unauthorizedError is the reason for a server to which nobody has signed in, so that it could not be asked. answer is what
+// the Conn has answered in its place; it says where to sign in.
 type unauthorizedError struct{ answer jsonrpc.Message }
 
 // isUnauthorized reports whether an answer is that of a Conn to which a credential is missing.

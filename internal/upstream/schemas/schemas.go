@@ -44,7 +44,7 @@ func (c *Cache[K]) Table(key K) *Table {
 	return t
 }
 
-// Forget is for when a server wants other headers than its list of tools has called for.
+// Forget forgets all tools. It is called when a server wants other headers than its list of tools has called for.
 func (c *Cache[K]) Forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,8 +78,8 @@ func (t *Table) ListVersion() uint64 {
 	return t.listVersion
 }
 
-// Learn takes the tools of a result of tools/list that was asked for at listVersion:
-// if the list has changed since, they may be those of before.
+// Learn takes the tools of a result of tools/list that was asked for at listVersion.
+// If the list has changed since, they may be those of before, and are not taken.
 func (t *Table) Learn(result []byte, listVersion uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -120,7 +120,7 @@ func nameAndSchema(tool []byte) (name string, schema []byte) {
 	return name, schema
 }
 
-// Forget is for when the list has changed.
+// Forget forgets all tools. It is called when the list has changed.
 func (t *Table) Forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -27,7 +27,7 @@ import (
 // Key says which clients share a server (D.1): those with the same one.
 type Key struct {
 	Legacy       bool   // the server is a legacy one
-	Principal    string // of those who may use it
+	Principal    string // of those who may use it; "": of everybody, or of those who have not authenticated
 	Capabilities string // that the server was told of, as legacyserver.ProjectCapabilities writes them
 	Exclusive    uint64 // not 0: the server is of one client only, or of one request
 }
@@ -40,8 +40,8 @@ type Options struct {
 	// that their clients were asked: such a server is not idle.
 	Connect func(s *Server) (d bridge.Dialer, parked func() bool)
 
-	// MaxShared is how many servers there may be that are not Exclusive. Queue and
-	// QueueTimeout are those of limiter.Options.
+	// MaxShared is how many servers there may be that are not Exclusive. MaxQueued and
+	// QueueTimeout are Queue and Wait of limiter.Options.
 	MaxShared    int
 	MaxQueued    int
 	QueueTimeout time.Duration

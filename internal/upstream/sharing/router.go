@@ -232,7 +232,7 @@ func (r *Router) endCall(at *membership, m *jsonrpc.Message) bool {
 	return true
 }
 
-// unanswered undoes answered: the client has not got the answer.
+// unanswered undoes endCall, which has returned open: the client has not got the answer.
 func (r *Router) unanswered(at *membership, m *jsonrpc.Message, open bool) {
 	if !open {
 		return

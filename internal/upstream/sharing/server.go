@@ -20,8 +20,8 @@ type Server struct {
 	pool   *Pool
 	expiry lazytimer.Timer // ends the Server when it was idle for long enough
 	mux    *mux.Mux
-	parked func() bool
-	id     string // see ID
+	parked func() bool // see Options.Connect
+	id     string      // see ID
 
 	// Under Pool.mu.
 	registered bool // it is in Pool.servers, or was
