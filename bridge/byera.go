@@ -78,17 +78,17 @@ const (
 // for the other, a goroutine receives from the client for both, into an Inbox for each.
 type eraSplit struct {
 	client        Conn
-	parentCtx     context.Context // ServeConn's
-	ctx           context.Context // the Handlers'
-	cancel        context.CancelFunc
-	secondHandler sync.WaitGroup // the Handler that was started second
-	bothStarted   atomic.Bool    // both have been started; set under mu
+	parentCtx     context.Context    // ServeConn's
+	ctx           context.Context    // the Handlers'
+	cancel        context.CancelFunc // of ctx
+	secondHandler sync.WaitGroup     // the Handler that was started second
+	bothStarted   atomic.Bool        // both have been started; set under mu
 
 	receiver    sync.WaitGroup     // the Receive for both
 	stopReceive context.CancelFunc // ends it; nil: there is none
 
 	mu           sync.Mutex
-	halves       [2]eraClientConn
+	halves       [2]eraClientConn              // by legacyHalf and modernHalf
 	firstHalf    *eraClientConn                // is set before the first Handler is started
 	openRequests map[jsonrpc.ID]*eraClientConn // requests in progress since there are both
 	clientErr    error                         // how the client has ended, if there are both; nil: it has not
@@ -100,11 +100,11 @@ type eraSplit struct {
 type eraClientConn struct {
 	*eraSplit
 	handler    Handler
-	inbox      Inbox           // what the client sends to this half, once there are both
-	closing    context.Context // done when it is closed, or its Handler has returned
-	endClosing context.CancelFunc
-	closed     atomic.Bool // set under eraSplit.mu
-	started    bool        // under eraSplit.mu
+	inbox      Inbox              // what the client sends to this half, once there are both
+	closing    context.Context    // done when it is closed, or its Handler has returned
+	endClosing context.CancelFunc // ends closing
+	closed     atomic.Bool        // set under eraSplit.mu
+	started    bool               // under eraSplit.mu
 
 	// pending is what the client has sent, and the Handler has seen but not taken; nil: nothing.
 	pending *jsonrpc.Message // of its Receive
@@ -117,8 +117,8 @@ func (h *eraClientConn) run() error {
 	return err
 }
 
-// finishHandler is called when the Handler has returned. It refuses the request that the Handler
-// has seen and not taken.
+// finishHandler is called when the Handler has returned: the half takes nothing more, and a
+// request that the Handler has seen and not taken is refused.
 //
 //go:noinline
 func (h *eraClientConn) finishHandler() {
@@ -247,7 +247,7 @@ var errOtherEra = errors.New("a message of the other era") // ends the Receive o
 // other half ends the Receive.
 type halfSink struct {
 	*eraClientConn
-	sink Sink
+	sink Sink // of the half's Receive
 }
 
 func (s *halfSink) TrySend(m jsonrpc.Message) bool {

@@ -31,7 +31,7 @@ type PendingCalls struct {
 	lateChecks sync.WaitGroup // runs of reportLate that go on, or are to come
 
 	mu        sync.Mutex
-	calls     callList
+	calls     callList    // all that are not longLived
 	longLived callList    // subscriptions, and requests of servers
 	lateTimer *time.Timer // of the next reportLate; nil: none is to come
 	closed    bool
@@ -56,10 +56,10 @@ type PendingCall struct {
 // pendingEntry is a PendingCall in a callList. It is entered once at most.
 type pendingEntry struct {
 	PendingCall
-	canceller   canceller // who can cancel it; nil: nobody
-	list        *callList // nil: it was not entered, or has ended
-	lateReports int       // how many of lateAfter OnLate was told of
-	prev, next  *pendingEntry
+	canceller   canceller     // who can cancel it; nil: nobody
+	list        *callList     // nil: it was not entered, or has ended
+	lateReports int           // how many of lateAfter OnLate was told of
+	prev, next  *pendingEntry // in list
 }
 
 // CountAndOldest returns how many calls wait for an answer, without what may last, and since

@@ -313,6 +313,7 @@ func (h *delivery) deliverFirst(ctx context.Context) (idle bool, err error) {
 	return false, h.inbox.sendFirst(h.ctx, h.sink, m)
 }
 
+// end ends the Receive that beginReceive has begun.
 func (h *delivery) end() {
 	if h.stop != nil {
 		h.stop()
@@ -436,6 +437,7 @@ func (b *Inbox) endErrLocked() error {
 	return b.endErr
 }
 
+// hasRoom reports whether MaxMessages and MaxBytes allow m, too. It is called with mu held.
 func (b *Inbox) hasRoom(m jsonrpc.Message) bool {
 	most := b.MaxMessages
 	if most == 0 {

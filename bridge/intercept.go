@@ -66,9 +66,9 @@ type interceptor struct {
 	// is kept because it was not taken: it is offered again. Only the Sink of Receive uses it.
 	received    jsonrpc.Message
 	reply       *jsonrpc.Message // nil: there is none, or it was sent
-	offerAgain  bool
-	receivedKey jsonrpc.Key // while offerAgain: of what the peer has sent
-	endErr      error       // how the Conn has ended; only Receive uses it
+	offerAgain  bool             // received is kept
+	receivedKey jsonrpc.Key      // while offerAgain: of what the peer has sent
+	endErr      error            // how the Conn has ended; only Receive uses it
 
 	closeOnce sync.Once
 	closeErr  error

@@ -39,7 +39,7 @@ type ledger struct {
 	runningTimers sync.WaitGroup  // time-outs that are running or may still run
 
 	mu                 sync.Mutex
-	calls              map[jsonrpc.ID]*call
+	calls              map[jsonrpc.ID]*call // the open requests, by id
 	byProgressToken    map[jsonrpc.ID]*call // those with a progress token
 	hasSharedToken     bool                 // some had the same token at the same time
 	taskTokens         map[jsonrpc.ID]bool  // progress tokens of tasks
@@ -58,8 +58,8 @@ func (l *ledger) init(max int) {
 }
 
 var (
-	errOtherSideGone = errors.New("the other side has gone")
-	errOverBudget    = errors.New("what waits for an answer takes too much memory; try again later")
+	errOtherSideGone = errors.New("the other side has gone")                                         // the ledger is closed
+	errOverBudget    = errors.New("what waits for an answer takes too much memory; try again later") // budgetShare has no room
 )
 
 // add enters a request.
@@ -241,6 +241,7 @@ func (l *ledger) withdraw(id jsonrpc.ID) (jsonrpc.ID, bool) { return l.removeByI
 // removeAnswered is withdraw for a request whose answer is there.
 func (l *ledger) removeAnswered(id jsonrpc.ID) (jsonrpc.ID, bool) { return l.removeByID(id, true) }
 
+// removeByID is removeAnswered, or withdraw if answered is false.
 func (l *ledger) removeByID(id jsonrpc.ID, answered bool) (jsonrpc.ID, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

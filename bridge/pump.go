@@ -134,13 +134,13 @@ func newPump(ctx context.Context, client, server Conn, opts *PumpOptions) *pump 
 type pump struct {
 	client, server  Conn
 	opts            PumpOptions
-	ctx             context.Context // of the conversation; done when it is over
-	cancel          context.CancelCauseFunc
-	clientDirection sync.WaitGroup // copyFromClient, and what follows on it
-	clientEndErr    error          // how copyFromClient has ended
-	clientRequests  ledger         // the client's, to which the server owes answers
-	serverRequests  ledger         // the server's, to which the client owes answers
-	graceTimers     sync.WaitGroup // those that wait for a grace to be over
+	ctx             context.Context         // of the conversation; done when it is over
+	cancel          context.CancelCauseFunc // ends ctx, with the reason as its cause
+	clientDirection sync.WaitGroup          // copyFromClient, and what follows on it
+	clientEndErr    error                   // how copyFromClient has ended
+	clientRequests  ledger                  // the client's, to which the server owes answers
+	serverRequests  ledger                  // the server's, to which the client owes answers
+	graceTimers     sync.WaitGroup          // those that wait for a grace to be over
 
 	// serverStalled is true after the server did not take a refusal in time: who floods
 	// us with requests and does not read must not make its own output wait
@@ -152,7 +152,7 @@ type pump struct {
 	listensEnded atomic.Bool
 
 	serverEndText string // what clients are told of the server's end; set before clientRequests is closed
-	serverEndData []byte
+	serverEndData []byte // the data that goes with it
 
 	clientReceive clientReceive // from the client
 

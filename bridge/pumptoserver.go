@@ -18,7 +18,7 @@ import (
 // clientReceive is the Receive from the client. When it is to stop, a Send to the server
 // that is under way goes on: it has the time that ctx has.
 type clientReceive struct {
-	ctx     context.Context
+	ctx     context.Context // of the Receive
 	cancel  context.CancelCauseFunc
 	stopped atomic.Bool // nothing new is taken; set under mu
 
@@ -96,7 +96,7 @@ func (s *toServerSink) finishReceive(err error) error {
 // toServerSink is what the client's Conn hands its messages to. Its calls do not overlap.
 type toServerSink struct {
 	*pump
-	graceCtx context.Context
+	graceCtx context.Context // of a Send to the server that goes on after Pump's ctx is done
 
 	// The message that is in the ledger while the server has not taken it. The client's
 	// Conn offers it again, unless it has withdrawn it.
@@ -175,6 +175,7 @@ func (s *toServerSink) stop() {
 	s.answerWithError(ctx, id, jsonrpc.CodeInternalError, ErrClosing.Error(), ownmsg.ShuttingDownData)
 }
 
+// clearOutgoing forgets the outgoing message: the server has it, or it reaches nobody.
 func (s *toServerSink) clearOutgoing() {
 	s.admitted = false
 	s.originalKey = jsonrpc.Key{}

@@ -61,7 +61,7 @@ func refuseAll(ctx context.Context, client Conn, why error) {
 // unavailableSink is the Sink of a client whose requests are answered with why.
 type unavailableSink struct {
 	client Conn
-	why    error
+	why    error              // what Dial has returned
 	stop   context.CancelFunc // ends the Receive
 }
 

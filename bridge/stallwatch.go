@@ -18,7 +18,7 @@ import (
 //
 // It has a timer as long as messages go, and not one for each of them.
 type StallWatch struct {
-	ctx        context.Context
+	ctx        context.Context    // of the Receive, or one that ends with it
 	cancel     context.CancelFunc // of ctx, when the peer has left
 	peerEndErr func() error       // nil: nothing can be known
 	gaveUp     atomic.Bool        // Send returns errHungUp

@@ -50,8 +50,8 @@ func MetaOf(m jsonrpc.Message) Meta {
 	return meta
 }
 
-// Object returns the raw _meta that says m. The bridge makes that of its own requests, and of
-// those of legacy clients, with it. What is nil is left out.
+// Object returns m as raw _meta, without the members that are nil. The bridge's own requests,
+// and those that it sends for legacy clients, have such a _meta.
 func (m Meta) Object() []byte {
 	object := []byte{'{'}
 	add := func(key string, value []byte) {

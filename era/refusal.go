@@ -6,7 +6,7 @@ import (
 
 // Error codes that 2026-07-28 defines or has taken away.
 const (
-	CodeHeaderMismatch     = -32020
+	CodeHeaderMismatch     = -32020 // HTTP headers say something else than the message
 	CodeMissingCapability  = -32021 // data.requiredCapabilities
 	CodeUnsupportedVersion = -32022 // data.supported, data.requested
 	CodeResourceNotFound   = -32002 // legacy only (J10)
@@ -25,9 +25,9 @@ func (r *Refusal) Response(id jsonrpc.ID) jsonrpc.Message {
 	return jsonrpc.NewError(id, r.Code, r.Text, r.Data)
 }
 
-// Check returns what is wrong with the meta of a modern request, or nil. It looks
-// in the order of MI10: for missing members (MI7), at the version (MI9), at the
-// log level (MI18).
+// Check returns what is wrong with the meta of a modern request, or nil. It looks in the order
+// of MI10: for missing members (MI7), at the version (MI9), at the log level (MI18). served says
+// which versions a client may use.
 func (m Meta) Check(served Eras) *Refusal {
 	if _, ok := jsonrpc.Text(m.Version); !ok {
 		return InvalidParams("params._meta needs " + KeyVersion + ", a string")

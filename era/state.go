@@ -22,8 +22,8 @@ type State struct {
 	Unit      string    // the shared server that has the call, as legacyserver.Options.Unit
 	ServerRun string    // which start of that server
 	CallID    string    // names the parked call; with Replay, the number of input requests
-	Round     int       // the round of the call
-	Principal string    // who may retry the call
+	Round     int       // how often the call was parked; with Replay, how often it was answered with URLs
+	Principal string    // who may retry the call; "": nobody has authenticated
 	Method    string    // of the call
 	Digest    string    // of the call's params
 	Expires   time.Time // the State is not valid any more
@@ -34,8 +34,8 @@ type State struct {
 // concurrent use.
 type Sealer struct{ aead cipher.AEAD }
 
-// sealed and bound are the first byte of what Seal and Bind return. A nonce and
-// the encrypted text follow.
+// sealedState and sealedBound are the first byte of what Seal and Bind return, before
+// base64. A nonce and the encrypted text follow.
 const (
 	sealedState = 1
 	sealedBound = 2
@@ -64,7 +64,7 @@ func NewSealer() (*Sealer, error) {
 	return &Sealer{aead}, nil
 }
 
-// Seal returns s as text for requestState. Each call returns another text.
+// Seal returns state as text for requestState. Each call returns another text.
 func (s *Sealer) Seal(state State) string {
 	plain, err := json.Marshal(state)
 	if err != nil {
@@ -73,10 +73,12 @@ func (s *Sealer) Seal(state State) string {
 	return s.seal(sealedState, plain)
 }
 
+// seal encrypts plain. kind, its first byte, tells Open and Unbind apart.
 func (s *Sealer) seal(kind byte, plain []byte) string {
 	return base64.RawURLEncoding.EncodeToString(s.aead.Seal([]byte{kind}, nil, plain, []byte{kind}))
 }
 
+// open returns what seal was given. It fails for a text of another kind, or of another Sealer.
 func (s *Sealer) open(kind byte, text string) ([]byte, error) {
 	if strings.ContainsAny(text, "\r\n") { // which the decoder skips
 		return nil, errForeignState

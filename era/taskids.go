@@ -41,6 +41,7 @@ func NewTaskIDs(name string, secret []byte) *TaskIDs {
 // tagSize is how many bytes of the HMAC a bound id has.
 const tagSize = 16
 
+// tag returns the part of a bound id that only we can compute.
 func (t *TaskIDs) tag(principal, id string) string {
 	mac := hmac.New(sha256.New, t.key())
 	mac.Write([]byte(strconv.Itoa(len(principal)) + ":" + principal + id))

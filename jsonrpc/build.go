@@ -216,6 +216,7 @@ func assemble(b []byte, key string, value []byte) (Message, error) {
 	return indexMessage(append(b, '}'), span{at, at + uint32(len(text))})
 }
 
+// must returns m, and panics if there is an error.
 func must(m Message, err error) Message {
 	if err != nil {
 		panic("jsonrpc: cannot build a message: " + err.Error())

@@ -1,6 +1,6 @@
 package jsonrpc
 
-// Where an IDFinder stands.
+// finderState is where an IDFinder stands.
 type finderState uint8
 
 const (

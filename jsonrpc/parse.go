@@ -18,7 +18,7 @@ const MaxName = 1 << 10
 type field uint8
 
 const (
-	fieldOther field = iota
+	fieldOther field = iota // any other key
 	fieldJSONRPC
 	fieldID
 	fieldMethod

@@ -411,8 +411,8 @@ func (s *scanner) scanString() (escaped, ok bool) {
 }
 
 const (
-	lowBits  = 0x0101010101010101
-	highBits = 0x8080808080808080
+	lowBits  = 0x0101010101010101 // the lowest bit of each of eight bytes
+	highBits = 0x8080808080808080 // the highest
 )
 
 // endOfPlain returns the index, from i on, of the first quote, backslash or control

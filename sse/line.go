@@ -36,7 +36,7 @@ type lineReader struct {
 	afterCR      bool // the last line ended by CR: an LF that follows belongs to it
 	skipping     bool // the rest of the line is not wanted
 
-	small []byte
+	small []byte  // the buffer of smallBufferSize
 	big   *[]byte // where buf is from when it is not small
 }
 
@@ -160,6 +160,7 @@ func (l *lineReader) shrink() {
 	l.big = nil
 }
 
+// moveTo makes buf the buffer, and puts what is unread at its beginning.
 func (l *lineReader) moveTo(buf []byte) {
 	copy(buf, l.buf[l.start:l.end])
 	l.end -= l.start

@@ -22,7 +22,7 @@ var ErrTooLarge = errors.New("sse: event is larger than the limit")
 // invalid UTF-8; and an event has a size limit.
 type Reader struct {
 	in       lineReader
-	maxEvent int
+	maxEvent int // bytes
 
 	lastID   string        // last event id: that of the last event that was complete
 	retry    time.Duration // reconnection time
@@ -166,6 +166,7 @@ func (r *Reader) addData(line []byte) {
 	r.event.Data = append(r.event.Data, line...)
 }
 
+// dispatch returns the event that is complete now, and begins the next one.
 func (r *Reader) dispatch() (Event, error) {
 	e := r.event
 	if e.HasID {

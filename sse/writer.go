@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// largeEventSize is the size from which Line writes data as they are instead of
-// copying them into a buffer together with other events.
+// largeEventSize is the size from which Line writes data as they are, and does not copy them
+// into the buffer. A buffer of this size does not wait for Flush.
 const largeEventSize = 16 << 10
 
 // writeChunkSize is written under one deadline, so that a slow reader of a large
@@ -23,11 +23,11 @@ const writeChunkSize = 256 << 10
 type Writer struct {
 	w            http.ResponseWriter
 	rc           *http.ResponseController
-	stallTimeout time.Duration
-	deadline     time.Time // the write deadline that is set; zero: none
-	buf          []byte
-	unflushed    bool // something was written since the last Flush
-	err          error
+	stallTimeout time.Duration // 0 or less: none
+	deadline     time.Time     // the write deadline that is set; zero: none
+	buf          []byte        // what waits for Flush
+	unflushed    bool          // something was written since the last Flush
+	err          error         // the first that there was
 }
 
 // NewWriter makes a Writer for the reply w. A reader that takes nothing for
@@ -78,8 +78,8 @@ func (w *Writer) Line(e Event, line []byte) {
 	w.buf = append(w.buf, Tail...)
 }
 
-// Comment writes text as a comment, as AppendComment does: it keeps a silent
-// connection alive, and finds out whether it still is.
+// Comment writes text as a comment, as AppendComment does: it keeps a silent connection alive,
+// and finds out whether the connection still is.
 func (w *Writer) Comment(text string) {
 	w.buf = AppendComment(w.buf, text)
 	w.writeIfLarge()

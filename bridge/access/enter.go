@@ -65,9 +65,9 @@ func (p *Policy) Enter(w http.ResponseWriter, r *http.Request) (*http.Request, *
 // challenge is why a request is not authenticated, and the WWW-Authenticate
 // header that goes with it: RFC 6750, section 3.
 type challenge struct {
-	rule   string
-	reason string
-	header []string
+	rule   string   // that the request breaks
+	reason string   // a text for the client
+	header []string // the WWW-Authenticate header
 }
 
 // realm is what every WWW-Authenticate header begins with.

@@ -11,7 +11,7 @@ type principalKey struct{}
 
 // principal is the sender of a request, in the context of the request.
 type principal struct {
-	name string
+	name string // "": it is not authenticated
 
 	// tokenCtx is done when the token is no longer valid, sessionCtx when the name has no
 	// valid token any more. nil: valid for ever.

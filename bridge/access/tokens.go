@@ -30,21 +30,23 @@ const (
 // All methods, also Reload, may be called concurrently. A Tokens need not be closed.
 // LoadTokens and ParseTokens make one.
 type Tokens struct {
-	file      string // "": not from a file
-	readsOnce bool   // the file is a pipe, which can be read only once
-	set       atomic.Pointer[tokenSet]
+	file      string                   // "": not from a file
+	readsOnce bool                     // the file is a pipe, which can be read only once
+	set       atomic.Pointer[tokenSet] // the tokens that are valid now
 
 	mu             sync.Mutex
 	validityByName map[string]validity            // of the principals that have sent a request
 	validityBySum  map[[sha256.Size]byte]validity // of the tokens in these requests
 }
 
+// tokenSet is what one reading of the file, or text, has given. It never changes.
 type tokenSet struct {
 	entries []tokenEntry
 }
 
+// tokenEntry is one token and its name.
 type tokenEntry struct {
-	sum  [sha256.Size]byte
+	sum  [sha256.Size]byte // SHA-256 of the token
 	name string
 	line int // number of its line, for errors
 }

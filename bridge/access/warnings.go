@@ -9,8 +9,8 @@ import (
 // can flood the log. The zero value is ready for use; any number of goroutines may use it.
 type WarningLimiter struct {
 	mu          sync.Mutex
-	windowStart time.Time
-	count       int // since then
+	windowStart time.Time // when the 15 seconds that are being counted began
+	count       int       // since then
 }
 
 // Allow counts a refusal, and reports whether to log it: it is one of the first ten in 15

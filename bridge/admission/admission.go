@@ -39,7 +39,7 @@ const placeTimeout = 10 * time.Second
 // for longest: its Slot's Context ends with bridge.ErrReclaimed.
 type Controller struct {
 	acquireProcessPlace AcquirePlaceFunc // nil: everybody is admitted
-	ctx                 context.Context
+	ctx                 context.Context  // done at Close; those of the Slots come from it
 	cancel              context.CancelFunc
 	wg                  sync.WaitGroup   // clients, and who waits to be one
 	present             *limiter.Limiter // clients that are not gone
@@ -84,6 +84,7 @@ func (l *Controller) Acquire(ctx context.Context) (*Slot, error) { return l.acqu
 // asked before AcquireProcessPlace is called.
 func (l *Controller) AcquireLazily(ctx context.Context) (*Slot, error) { return l.acquire(ctx, false) }
 
+// acquire is Acquire, and AcquireLazily if withProcessPlace is false.
 func (l *Controller) acquire(ctx context.Context, withProcessPlace bool) (*Slot, error) {
 	if err := l.joinWaitGroup(); err != nil {
 		return nil, err
@@ -128,7 +129,7 @@ type Slot struct {
 	control             *Controller
 	ctx                 context.Context
 	cancel              context.CancelCauseFunc
-	present, unreleased *limiter.Place
+	present, unreleased *limiter.Place // places in the Limiters of these names
 
 	mu          sync.Mutex
 	leave       func()                   // gives back what AcquirePlaceFunc gave; nil: it has not
@@ -184,6 +185,7 @@ func (g *Slot) acquireProcessPlace(ctx context.Context) error {
 	return nil
 }
 
+// releaseProcessPlace gives back what AcquirePlaceFunc gave, if anything.
 func (g *Slot) releaseProcessPlace() {
 	g.mu.Lock()
 	leave := g.leave

@@ -37,7 +37,7 @@ func WithParty(ctx context.Context, party string) context.Context {
 // when it is asked for: most requests need none.
 type PartyContext struct {
 	context.Context
-	Client interface{ Party() string }
+	Client interface{ Party() string } // works out the party
 }
 
 // Value implements context.Context.

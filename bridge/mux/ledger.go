@@ -32,7 +32,7 @@ type ledger struct {
 	calls            map[int64]*call // by their ids at the server
 	listens          int             // how many of calls are subscriptions
 	callsByPrincipal map[string]int  // how many of calls each principal has; a client without one is not in it
-	lastServerID     int64
+	lastServerID     int64           // the newest serverID
 
 	strayLogsUntil time.Time // until then log messages may be about what was cancelled,
 	strayLogsOf    *conn     // by this client; nil: by several

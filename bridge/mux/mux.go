@@ -119,11 +119,11 @@ type Mux struct {
 	wake   chan struct{}  // holds one element when keepConnected has to look again
 
 	mu                report.Mutex
-	closed            bool
-	closeErr          error // what Close of the last server's Conn has returned
-	keepConnectedRuns bool  // keepConnected runs
-	conns             map[*conn]struct{}
-	idleSince         time.Time // since when there is no Conn
+	closed            bool               // Close was called
+	closeErr          error              // what Close of the last server's Conn has returned
+	keepConnectedRuns bool               // keepConnected runs
+	conns             map[*conn]struct{} // of clients that have not ended
+	idleSince         time.Time          // since when there is no Conn
 	ledger            ledger
 	serverState       serverState
 }

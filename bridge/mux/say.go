@@ -82,6 +82,7 @@ func (s *server) signalOwnWritten() {
 	}
 }
 
+// takeOwnMessages empties ownMessages, for the writer to send them.
 func (s *server) takeOwnMessages() []jsonrpc.Message {
 	s.mux.mu.Lock()
 	defer s.mux.mu.Unlock()

@@ -30,8 +30,8 @@ const maxDirectSize = 4 << 10
 type server struct {
 	mux     *Mux
 	conn    bridge.Conn
-	writeMu sync.Mutex // held while somebody writes
-	out     chan outItem
+	writeMu sync.Mutex   // held while somebody writes
+	out     chan outItem // what the writer is to send; see queued
 	// queued is how many messages are in out or on their way into it and out
 	// of it. Whoever finds none has sent nothing that is not written.
 	queued      atomic.Int64
@@ -64,7 +64,7 @@ type server struct {
 // unsent is a request that the server did not take.
 type unsent struct {
 	call         *call
-	err          error
+	err          error     // why the server did not take it
 	tellClientAt time.Time // when its client is told, unless the server ends before
 }
 

@@ -86,6 +86,8 @@ func (o *outbox) unsentBatches() int { return o.batches }
 
 func (o *outbox) isEmpty() bool { return o.queue.Len() == 0 }
 
+// first returns the first message, and leaves it in the queue; ok is false if the queue is
+// empty.
 func (o *outbox) first() (first outgoing, ok bool) {
 	if o.isEmpty() {
 		return first, false

@@ -97,7 +97,7 @@ type translatedConn struct {
 	writing   sync.WaitGroup // for runWriter
 	done      chan struct{}  // closed by Close
 	closeOnce sync.Once
-	closeErr  error
+	closeErr  error // of server.Close
 }
 
 // collectOutput takes over what the filter has said, in its order. It is called with mu held,

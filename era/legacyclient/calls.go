@@ -29,7 +29,7 @@ type call struct {
 	method        string
 	serverID      jsonrpc.ID  // the id at the server; zero: not there
 	inputRound    *inputRound // nil: the server has not asked for input
-	inputDeadline time.Time   // when the wait ends
+	inputDeadline time.Time   // when the wait for the client's answers, or for the next attempt, ends
 	lastProgress  float64     // the latest that the client has got
 }
 
@@ -44,8 +44,8 @@ func (k *calls) forward(m jsonrpc.Message, method string, out *era.Out) {
 	k.send(c, jsonrpc.Fragment{}, out)
 }
 
-// send sends a call to the server, with a new id. retry has the members of a
-// retry.
+// send sends a call to the server, with a new id. retry has the members of a retry; it is empty
+// the first time.
 func (k *calls) send(c *call, retry jsonrpc.Fragment, out *era.Out) {
 	c.serverID = k.session.nextID()
 	k.atServer[c.serverID] = c
@@ -156,9 +156,9 @@ func (k *calls) finishError(c *call, text, why string, out *era.Out) {
 	k.finish(c, jsonrpc.NewError(c.id, jsonrpc.CodeInternalError, text, shape.ReasonData(why)), out)
 }
 
-// cancelAtServer takes the client's notifications/cancelled. The client hears nothing
+// handleCancelled takes the client's notifications/cancelled. The client hears nothing
 // more of the request (J12). False: it is not one of these calls.
-func (k *calls) cancelAtServer(m jsonrpc.Message, out *era.Out) bool {
+func (k *calls) handleCancelled(m jsonrpc.Message, out *era.Out) bool {
 	id, c, ok := jsonrpc.Find(k.byClientID, m.CancelledID())
 	if !ok {
 		return false

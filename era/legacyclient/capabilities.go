@@ -8,7 +8,7 @@ import (
 
 // clientCapabilities is what the client has said in initialize.
 type clientCapabilities struct {
-	raw                             []byte // a modern clientCapabilities
+	raw                             []byte // as modern clientCapabilities
 	roots                           bool
 	sampling                        bool
 	samplingTools                   bool
@@ -19,12 +19,12 @@ type clientCapabilities struct {
 type serverCapabilities struct {
 	logging   bool
 	subscribe bool
-	changes   changes
+	changes   changes // the lists whose changes it announces
 }
 
 // projectCapabilities makes a legacy client's capabilities modern (C.2). roots loses
-// listChanged, tasks are removed. elicitation is removed before 2025-06-18,
-// becomes forms only before 2025-11-25, and stays as declared from then on.
+// listChanged, tasks are removed. elicitation depends on the client's version: before 2025-06-18
+// it is removed, before 2025-11-25 it becomes forms only, and from then on it stays as declared.
 // Everything else stays.
 func projectCapabilities(raw []byte, version string) clientCapabilities {
 	if !shape.IsObject(raw) {

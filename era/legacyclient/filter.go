@@ -152,7 +152,7 @@ func (f *filter) handleClientNotification(now time.Time, m jsonrpc.Message, out 
 	case "notifications/initialized":
 		f.listen.handleInitialized(now, out)
 	case "notifications/cancelled":
-		if !f.calls.cancelAtServer(m, out) && !f.listen.forgetWaiter(now, m.CancelledID()) {
+		if !f.calls.handleCancelled(m, out) && !f.listen.forgetWaiter(now, m.CancelledID()) {
 			out.Drop(m, "it names no request in flight")
 		}
 	case "notifications/roots/list_changed", "notifications/progress", "notifications/tasks/status":

@@ -16,13 +16,14 @@ type handshake struct {
 	session         *session
 	serverInfo      []byte // the server's, if it does not say so itself; raw
 	defaultLogLevel string // of calls, until the client sets one
-	serveQueued     func(now time.Time, queued []jsonrpc.Message, out *era.Out)
+	// serveQueued is called once initialize is answered, with the messages that were held.
+	serveQueued func(now time.Time, queued []jsonrpc.Message, out *era.Out)
 
 	phase             phase
-	initializeRequest jsonrpc.Message // waits for the server's answer
-	discoverID        jsonrpc.ID      // of the server/discover
-	discoverRetried   bool            // server/discover was sent twice
-	queued            []jsonrpc.Message
+	initializeRequest jsonrpc.Message   // waits for the server's answer
+	discoverID        jsonrpc.ID        // of the server/discover
+	discoverRetried   bool              // server/discover was sent twice
+	queued            []jsonrpc.Message // messages that came while discovering
 	queuedBytes       int
 }
 
@@ -30,9 +31,9 @@ type handshake struct {
 type phase int
 
 const (
-	notStarted  phase = iota
-	discovering       // initialize waits for the answer to server/discover
-	ready
+	notStarted  phase = iota // initialize has not come, or was refused
+	discovering              // initialize waits for the answer to server/discover
+	ready                    // the session has begun
 )
 
 // startDiscovery takes initialize: it becomes server/discover (C.2).
@@ -185,7 +186,7 @@ func (o *handshake) initializeResult(m jsonrpc.Message) []byte {
 	return append(append(b, ','), rest[1:]...)
 }
 
-// failQueued answers initialize and the requests that are held.
+// failQueued answers initialize and the requests that are held with an error.
 func (o *handshake) failQueued(text string, data []byte, out *era.Out) {
 	if o.phase == discovering {
 		refuse(o.initializeRequest.ID(), jsonrpc.CodeInternalError, text, data, out)

@@ -13,7 +13,7 @@ import (
 const (
 	maxInputRounds = 10                     // results input_required in a row to one call (ME8)
 	maxRepeats     = 3                      // of these, those without input requests, which only want the call again
-	repeatDelay    = 250 * time.Millisecond // before each of these
+	repeatDelay    = 250 * time.Millisecond // before the call is sent again after one of these
 )
 
 // inputs sends the server's input requests to the client.
@@ -21,17 +21,17 @@ type inputs struct {
 	session  *session
 	calls    *calls
 	timeout  time.Duration // for the client's answers
-	randomID func() string
+	randomID func() string // for elicitationId
 
 	lastID            int64                        // of requests to the client
 	openRequests      map[jsonrpc.ID]*inputRequest // without an answer
-	callsWithDeadline []*call                      // calls that have a due time, in no order
+	callsWithDeadline []*call                      // calls that wait until their inputDeadline, in no order
 }
 
 // inputRound is what the server has asked for during a call.
 type inputRound struct {
-	rounds, repeats int
-	requestState    []byte          // requestState of this round, raw; nil: none
+	rounds, repeats int             // how often the server has asked, and how often without input requests
+	requestState    []byte          // of this round, raw; nil: none
 	requests        []*inputRequest // of this round, in the server's order
 	unanswered      int             // of these, those without an answer
 }
@@ -270,6 +270,7 @@ func (in *inputs) waitUntil(c *call, due time.Time) {
 	in.callsWithDeadline = append(in.callsWithDeadline, c)
 }
 
+// stopWaiting ends the wait of a call, if it waits.
 func (in *inputs) stopWaiting(c *call) {
 	if i := slices.Index(in.callsWithDeadline, c); i >= 0 {
 		in.callsWithDeadline = slices.Delete(in.callsWithDeadline, i, i+1)

@@ -38,14 +38,14 @@ type listener struct {
 	openAt            time.Time // when to open the next listen; zero: not planned
 	needsResync       bool      // changes may have been missed
 	failures          int       // in a row
-	reopens           int       // since the budget was full
-	reopensRefilledAt time.Time
+	reopens           int       // listens opened again, less one for each reopenRefill since
+	reopensRefilledAt time.Time // when reopens was lowered last
 }
 
 // listenStream is one subscriptions/listen.
 type listenStream struct {
 	id             jsonrpc.ID
-	changes        changes
+	changes        changes   // requested
 	uris           []string  // requested
 	grantedURIs    []string  // granted by the server
 	grantedChanges changes   // granted by the server
@@ -53,6 +53,7 @@ type listenStream struct {
 	ackedAt        time.Time
 }
 
+// nextDue returns when tick must be called; zero: never.
 func (l *listener) nextDue() time.Time {
 	if l.unacknowledged != nil {
 		return l.unacknowledged.ackDeadline // openAt comes after that
@@ -60,6 +61,7 @@ func (l *listener) nextDue() time.Time {
 	return l.openAt
 }
 
+// planOpen has tick open the next listen at this time, or earlier if that is planned.
 func (l *listener) planOpen(at time.Time) { l.openAt = earlier(l.openAt, at) }
 
 // handleInitialized takes notifications/initialized: from now on the client may get
@@ -97,6 +99,7 @@ func (l *listener) tick(now time.Time, out *era.Out) {
 	l.open(now, out)
 }
 
+// open sends the listen that will replace the acknowledged one.
 func (l *listener) open(now time.Time, out *era.Out) {
 	l.unacknowledged = &listenStream{id: l.session.nextID(), changes: l.changes, uris: slices.Clone(l.uris), ackDeadline: now.Add(ackTimeout)}
 	filter := []byte("{")
@@ -125,6 +128,7 @@ func (l *listener) open(now time.Time, out *era.Out) {
 	out.Server(jsonrpc.NewRequest(l.unacknowledged.id, "subscriptions/listen", l.session.ownParams(`,"notifications":`+string(filter)+`}`)))
 }
 
+// closeListen ends a listen at the server.
 func closeListen(id jsonrpc.ID, out *era.Out) {
 	out.Server(jsonrpc.NewNotification("notifications/cancelled", []byte(`{"requestId":`+id.String()+`}`)))
 }

@@ -16,6 +16,7 @@ type resultParts struct {
 	valid      bool   // the result is an object, and resultType a string
 }
 
+// readResult reads the result of a response.
 func readResult(m jsonrpc.Message) resultParts {
 	parts := resultParts{resultType: "complete", valid: shape.IsObject(m.Result())}
 	for member := range m.ResultObject().Members() {
@@ -74,7 +75,7 @@ func legacyMeta(meta []byte) []byte {
 	return rest
 }
 
-// legacyNotification does the same for a notification of a listen.
+// legacyNotification removes from a notification of a listen what legacy revisions do not have.
 func legacyNotification(m jsonrpc.Message) jsonrpc.Message {
 	params := m.Params()
 	meta := m.Meta()

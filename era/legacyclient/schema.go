@@ -47,6 +47,8 @@ func (s *schemas) wrapToolSchemas(result []byte) []byte {
 	return append(b, result[done:]...)
 }
 
+// wrapToolSchema wraps the output schema of one tool, unless it is that of an object, and notes
+// whether it has done so.
 func (s *schemas) wrapToolSchema(tool []byte) []byte {
 	name, _ := jsonrpc.Text(shape.Member(tool, "name"))
 	schema := shape.Member(tool, "outputSchema")

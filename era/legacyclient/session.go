@@ -10,7 +10,7 @@ import (
 
 // session is what the client and the server have said about themselves.
 type session struct {
-	version             string             // negotiated
+	version             string             // of the session; a legacy one
 	declared            clientCapabilities // what the client can do
 	server              serverCapabilities // what the server can do
 	logLevel            int                // set by the client, an index in LogLevels; -1: none
@@ -25,7 +25,7 @@ func (s *session) nextID() jsonrpc.ID {
 	return jsonrpc.IntID(s.lastID)
 }
 
-// requestMeta returns the _meta of all requests.
+// requestMeta returns the raw _meta of the session's requests, without a log level.
 func (s *session) requestMeta(clientInfo []byte) []byte {
 	meta := era.Meta{Version: jsonrpc.Quote(era.NewestModern), Capabilities: s.declared.raw}
 	if shape.IsObject(clientInfo) {
@@ -63,7 +63,7 @@ func (s *session) setRequestedLogLevel(level []byte) {
 	s.callMeta = jsonrpc.NewFragment(jsonrpc.With(s.metaWithoutLogLevel, era.KeyLogLevel, level))
 }
 
-// handleSetLevel takes logging/handleSetLevel: the level holds for all later calls (C.2).
+// handleSetLevel takes logging/setLevel: the level holds for all later calls (C.2).
 func (s *session) handleSetLevel(m jsonrpc.Message, out *era.Out) {
 	if !s.server.logging {
 		refuse(m.ID(), jsonrpc.CodeMethodNotFound, "the server has no logging", nil, out)

@@ -11,9 +11,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// calls are the requests of clients that the server must answer. A call is in byClientID
-// while a client waits for its answer, and in byServerID while the server works on it. A
-// parked call is only in byServerID; a call that has not been sent yet is only in byClientID.
+// calls are the requests of clients that the server must answer. A call is in byClientID while a
+// client waits for its answer, and in byServerID while the server works on it. A parked call is
+// only in byServerID; a call that has not been sent yet is only in byClientID.
 type calls struct {
 	canAsk           bool // the server was told that clients accept input requests
 	ownRequests      *ownRequests
@@ -25,7 +25,7 @@ type calls struct {
 	parking          *parking
 
 	byClientID map[jsonrpc.ID]*call // by the client's id
-	byServerID map[jsonrpc.ID]*call // by our id
+	byServerID map[jsonrpc.ID]*call // by our id; a call that runs as a task may have several
 	byToken    map[jsonrpc.ID]*call // by the progress token that the server knows
 	arrivals   int64                // numbers calls in the order in which they came
 }
@@ -34,15 +34,15 @@ type calls struct {
 type call struct {
 	request                // of the client: the first, or the latest retry
 	serverID    jsonrpc.ID // the id of our request; zero: not sent yet
-	serverToken jsonrpc.ID // the progress token in it
+	serverToken jsonrpc.ID // the progress token in it; zero: none
 	arrival     int64      // when the call, or its latest retry, came
 
-	turn  turns.Asker[*call]
-	input *callInput // what the server has asked during the call; nil: nothing yet
-	task  *callTask  // nil: the call does not run as a task
+	turn  turns.Asker[*call] // what turns knows of it
+	input *callInput         // what the server has asked during the call; nil: nothing yet
+	task  *callTask          // nil: the call does not run as a task
 }
 
-// nextArrival returns the next number.
+// nextArrival returns the next number for a call that comes.
 func (k *calls) nextArrival() int64 {
 	k.arrivals++
 	return k.arrivals
@@ -281,11 +281,11 @@ func (k *calls) onlyCall() *call {
 	return only
 }
 
-// findAsker finds the call that an input request belongs to (B.1), and the other
-// calls that it could belong to. If the transport does not tell, it is the call
-// that has the turn. If no call has the turn, it is a call whose client has the
-// capability, then one that is expected to ask, then one whose client waits, then
-// the latest.
+// findAsker finds the call that an input request belongs to (B.1), and the other calls that it
+// could belong to. If neither the transport nor a related task tells, it prefers a call whose
+// client has the capability, then the call that has the turn, then one that might ask, then one
+// whose client waits, then the latest. c is nil if there is no such call, and while an abandoned
+// call has the turn.
 func (k *calls) findAsker(m jsonrpc.Message, q *inputRequest) (c *call, others []*turns.Asker[*call]) {
 	if id, named := m.During(); named {
 		if _, c, ok := jsonrpc.Find(k.byServerID, id); ok && era.MayAskForInput(c.method) {

@@ -212,6 +212,7 @@ func (f *Filter) handleRequest(now time.Time, m jsonrpc.Message, out *era.Out) {
 	}
 }
 
+// handleNotification takes a notification of the server.
 func (f *Filter) handleNotification(now time.Time, m jsonrpc.Message, out *era.Out) {
 	switch m.Method() {
 	case "notifications/progress":

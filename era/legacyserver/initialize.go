@@ -29,18 +29,20 @@ type handshake struct {
 	timers           *timers.Timers
 	ownRequests      *ownRequests
 	resultTranslator *resultTranslator
-	onOpened         func(now time.Time, held []jsonrpc.Message, out *era.Out)
+	// onOpened is called when the server has answered initialize, with the requests that were
+	// held.
+	onOpened func(now time.Time, held []jsonrpc.Message, out *era.Out)
 
 	clientInfo, clientCapabilities []byte // raw
 
-	isOpen       bool
-	failure      *era.Refusal      // why initialize failed; nil: the server has not answered yet
+	isOpen       bool              // the server has answered initialize
+	failure      *era.Refusal      // why initialize has failed; nil: it has not
 	heldRequests []jsonrpc.Message // in order
-	failed       atomic.Bool
+	failed       atomic.Bool       // for HasFailed: failure is set
 
 	capabilities   []byte // as the server declares them; raw
 	discoverResult []byte // the result of server/discover
-	version        string
+	version        string // the legacy version that the server has chosen
 }
 
 // start sends initialize. The capabilities in it hold for all clients (C.1).
@@ -94,7 +96,7 @@ func (h *handshake) removeHeld(id jsonrpc.ID) bool {
 	return true
 }
 
-// failHeld answers the requests that are held.
+// failHeld answers the requests that are held, because the server has ended.
 func (h *handshake) failHeld(text string, out *era.Out) {
 	for _, m := range h.heldRequests {
 		refuse(m.ID(), jsonrpc.CodeInternalError, text, shape.ReasonData("server_ended"), out)
@@ -130,6 +132,7 @@ func isImplementation(info []byte) bool {
 	return name && version
 }
 
+// areIcons reports whether a raw value is a valid list of icons.
 func areIcons(raw []byte) bool {
 	if !shape.IsArray(raw) {
 		return false

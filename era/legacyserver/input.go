@@ -10,7 +10,7 @@ import (
 // the server, in 2026-07-28 entries of inputRequests in a result. Method, params
 // and answer are nearly the same.
 
-// isInputRequest reports whether method is one of the three.
+// isInputRequest reports whether method is that of an input request.
 func isInputRequest(method string) bool {
 	return method == "elicitation/create" || method == "sampling/createMessage" || method == "roots/list"
 }
@@ -40,6 +40,8 @@ func missingCapability(caps []byte, method string, params []byte) []byte {
 	return nil
 }
 
+// missingMode is missingCapability for an elicitation, by URL or by form. elicitation is the
+// client's raw capability.
 func missingMode(elicitation []byte, url bool) []byte {
 	hasURL := shape.IsObject(shape.Member(elicitation, "url"))
 	hasForm := shape.IsObject(elicitation) && (shape.IsObject(shape.Member(elicitation, "form")) || !hasURL)

@@ -26,23 +26,23 @@ type inputRequest struct {
 	method       string
 	params       []byte // as the client gets them
 	relatedTask  []byte // the related-task that it came with; nil: none
-	call         *call
-	sentToClient bool // the client has got it
+	call         *call  // that it belongs to
+	sentToClient bool   // the client has got it
 }
 
 // callInput is what the server has asked in the course of a call.
 type callInput struct {
 	requests     []*inputRequest // that are open, in order
-	lastKey      int             // how many there have been
-	firstAskedAt time.Time       // of the requests in the window
-	collectTimer *timers.Timer   // more are being collected until then; nil: no
+	lastKey      int             // number in the latest key
+	firstAskedAt time.Time       // when the first of those that are being collected came
+	collectTimer *timers.Timer   // ends the collecting; nil: none are being collected
 	generation   int             // counts the rounds; the State names the current one
 	timesParked  int             // how often the call was parked
 
-	parked     bool // the call waits for its retry
-	parkedID   string
-	retryTimer *timers.Timer
-	outcome    *outcome // of the server meanwhile; nil: it has not answered
+	parked     bool          // the call waits for its retry
+	parkedID   string        // names the call in its States
+	retryTimer *timers.Timer // ends the wait for the retry
+	outcome    *outcome      // of the server meanwhile; nil: it has not answered
 
 	answers []inputAnswer // of the retry, for the server
 }
@@ -83,10 +83,12 @@ func (q *inputRequest) answer(result []byte) jsonrpc.Message {
 	return jsonrpc.NewResult(q.id, result)
 }
 
+// refusal returns an error as the response to the server.
 func (q *inputRequest) refusal(code int, text string) jsonrpc.Message {
 	return jsonrpc.NewError(q.id, code, text, nil)
 }
 
+// unsupportedResponse returns the response to the server if the client lacks the capability.
 func (q *inputRequest) unsupportedResponse() jsonrpc.Message {
 	return q.refusal(jsonrpc.CodeMethodNotFound, q.method+" is not supported by the client")
 }

@@ -30,18 +30,18 @@ type subscriptions struct {
 	handshake        *handshake
 	resultTranslator *resultTranslator
 
-	listens   []*openListen // in the order they came
-	resources map[string]*resource
+	listens   []*openListen        // in the order they came
+	resources map[string]*resource // by their URIs
 }
 
 // openListen is an open subscriptions/listen.
 type openListen struct {
-	id                 jsonrpc.ID
-	changeKeys         []string // list changes that the listen gets: keys of its notifications
-	uris               []string // resources that the listen gets
-	pendingURIs        int      // of these, those that the server has not subscribed yet
-	ackTimer           *timers.Timer
-	acked              bool
+	id                 jsonrpc.ID          // the client's
+	changeKeys         []string            // list changes that the listen gets: keys of its notifications
+	uris               []string            // resources that the listen gets
+	pendingURIs        int                 // how many of these the server has not subscribed yet
+	ackTimer           *timers.Timer       // ends the wait for these
+	acked              bool                // it has got its acknowledgement
 	earlyNotifications []earlyNotification // notifications before the acknowledgement
 }
 
@@ -55,11 +55,11 @@ type earlyNotification struct {
 // resource is a resource that the server has subscribed for the bridge, or is
 // about to.
 type resource struct {
-	uri         []byte // raw
-	subscribed  bool
-	refs        int
-	waiting     []*openListen
-	lingerTimer *timers.Timer
+	uri         []byte        // raw
+	subscribed  bool          // the server has subscribed it
+	refs        int           // how many listens want it
+	waiting     []*openListen // listens that wait until it is subscribed
+	lingerTimer *timers.Timer // unsubscribes it, once no listen wants it
 }
 
 // listChanges are the list changes that a listen can ask for.
@@ -290,6 +290,8 @@ func (s *subscriptions) fanOut(m jsonrpc.Message, out *era.Out) {
 	}
 }
 
+// wants reports whether the listen gets a notification; uri is for
+// notifications/resources/updated.
 func (l *openListen) wants(method, uri string) bool {
 	if method == "notifications/resources/updated" {
 		return slices.Contains(l.uris, uri)

@@ -24,15 +24,17 @@ type logRouter struct {
 	calls        *calls
 	taskRunner   *taskRunner
 	onePrincipal bool // all clients are of one principal
-	onLevelSet   func(now time.Time, c *call, out *era.Out)
+	// onLevelSet goes on with a call that has waited.
+	onLevelSet func(now time.Time, c *call, out *era.Out)
 
-	supported      bool
-	serverRank     int // the server's level, by LogRank; len(LogLevels): not known
-	settingRank    int // the level in the open logging/setLevel; len(LogLevels): none
-	waiting        []levelWaiter
-	strayLogsUntil time.Time // until then a message may belong to a cancelled call
+	supported      bool          // the server has logging
+	serverRank     int           // the server's level, by LogRank; len(LogLevels): not known
+	settingRank    int           // the level in the open logging/setLevel; len(LogLevels): none
+	waiting        []levelWaiter // calls that wait for a level
+	strayLogsUntil time.Time     // until then a message may belong to a cancelled call
 }
 
+// levelWaiter is a call that waits until the server has a level, which is given by its LogRank.
 type levelWaiter struct {
 	c    *call
 	rank int
@@ -73,8 +75,8 @@ func (l *logRouter) raiseLevel(now time.Time, rank int, level []byte, out *era.O
 	}, out)
 }
 
-// resumeAtLevel goes on with the calls that have waited for rank or less: the server has
-// that level now, or will not have it.
+// resumeAtLevel goes on with the calls that have waited for this level or a less verbose one:
+// the server has the level now, or will not have it.
 func (l *logRouter) resumeAtLevel(now time.Time, rank int, out *era.Out) {
 	if l.settingRank == rank {
 		l.settingRank = len(era.LogLevels)

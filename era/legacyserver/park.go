@@ -30,9 +30,9 @@ type parking struct {
 	declaredCapabilities []byte // the capabilities that the server was told of, raw
 
 	openRequests    map[jsonrpc.ID]*inputRequest // the open input requests, by the server's id
-	parkedCalls     map[string]*call             // parked calls
+	parkedCalls     map[string]*call             // by parkedID
 	collectingCalls int                          // calls whose input requests are being collected
-	parkedCount     atomic.Int64                 // of records
+	parkedCount     atomic.Int64                 // of parkedCalls, for Parked
 }
 
 // handleRequest takes an input request of the server.
@@ -101,6 +101,7 @@ func (p *parking) addRequest(now time.Time, c *call, q *inputRequest, out *era.O
 	})
 }
 
+// stopCollecting ends the time in which input requests of a call are collected.
 func (p *parking) stopCollecting(c *call) {
 	if c.input.collectTimer != nil {
 		p.timers.Stop(c.input.collectTimer)
@@ -136,8 +137,8 @@ func (p *parking) refuseRequests(c *call, out *era.Out) {
 	c.input.requests = nil
 }
 
-// replyInputRequired answers a call with input_required. The server goes on with it, and the
-// retry finds it (C.4.1).
+// replyInputRequired answers a call with input_required, if any of its input requests are open.
+// The server goes on with the call, and the client's retry finds it (C.4.1).
 func (p *parking) replyInputRequired(now time.Time, c *call, out *era.Out) {
 	if c.turn.IsWaiting() { // with the answers to some of them
 		p.turns.StopWaiting(&c.turn)

@@ -15,18 +15,18 @@ type request struct {
 	method  string
 	refusal *era.Refusal // what is wrong with it; nil: nothing
 
-	capabilities   []byte // of the client; raw, as the following
-	logLevel       []byte // nil: no log messages are wanted
-	requestState   []byte // requestState; nil: no retry
-	inputResponses []byte // inputResponses
-	isRetry        bool   // requestState or inputResponses is there, with any value
-	forwardable    bool   // its _meta is valid and has nothing for a legacy server
-	targetName     []byte // of the tool or the prompt, or the URI of the resource; raw
-	urlRounds      int    // how often the call was answered with URLs to visit
+	capabilities      []byte // of the client; raw, as the following
+	logLevel          []byte // nil: no log messages are wanted
+	requestState      []byte // params.requestState; nil: it is no retry of a call that is parked or has got URLs
+	inputResponses    []byte // params.inputResponses
+	isRetry           bool   // requestState or inputResponses is there, with any value
+	hasOnlyModernMeta bool   // its _meta is valid and has modernMetaKeys only: a legacy server gets no _meta
+	targetName        []byte // of the tool or the prompt, or the URI of the resource; raw
+	urlRounds         int    // how often the call was answered with URLs to visit
 }
 
-// readRequest reads a request. last is the _meta of an earlier request, and may be
-// set to that of this one.
+// readRequest reads a request. last is the _meta of an earlier request; it may become that of
+// this one.
 func readRequest(m jsonrpc.Message, last *lastMeta) request {
 	r := request{m: m, id: m.ID(), method: m.Method()}
 	for member := range m.ParamsObject().Members() {
@@ -46,13 +46,13 @@ func readRequest(m jsonrpc.Message, last *lastMeta) request {
 	}
 	if meta := m.Meta(); last.raw == nil || !bytes.Equal(meta, last.raw) {
 		at := r.readMeta(meta)
-		if !r.forwardable || len(meta) > maxLastMetaSize {
+		if !r.hasOnlyModernMeta || len(meta) > maxLastMetaSize {
 			return r
 		}
 		at.raw = append(last.raw[:0], meta...)
 		*last = at
 	} else {
-		r.forwardable, r.capabilities, r.logLevel = true, last.capabilities.bytesIn(meta), last.logLevel.bytesIn(meta)
+		r.hasOnlyModernMeta, r.capabilities, r.logLevel = true, last.capabilities.bytesIn(meta), last.logLevel.bytesIn(meta)
 	}
 	return r
 }
@@ -62,7 +62,7 @@ func readRequest(m jsonrpc.Message, last *lastMeta) request {
 // except for commas between members.
 func (r *request) forServer(id jsonrpc.ID) jsonrpc.Message {
 	m := r.m.Plain().WithID(id)
-	if r.forwardable && !r.isRetry {
+	if r.hasOnlyModernMeta && !r.isRetry {
 		m = m.WithoutMeta()
 	} else {
 		m = m.WithoutInParams(modernMetaKeys[:], "requestState", "inputResponses")
@@ -76,10 +76,11 @@ func (r *request) forServer(id jsonrpc.ID) jsonrpc.Message {
 // modernMetaKeys are the keys of _meta that legacy revisions do not have.
 var modernMetaKeys = [...]string{era.KeyVersion, era.KeyClientInfo, era.KeyCapabilities, era.KeyLogLevel}
 
-// readMeta reads the _meta of the request, and sets refusal if it is not valid.
+// readMeta reads the _meta of the request, and sets refusal if it is not valid. at has the
+// places of the values in meta.
 func (r *request) readMeta(meta []byte) (at lastMeta) {
 	var version []byte
-	r.forwardable = true
+	r.hasOnlyModernMeta = true
 	for member := range jsonrpc.Members(meta) {
 		switch member.Key {
 		case era.KeyVersion:
@@ -90,19 +91,19 @@ func (r *request) readMeta(meta []byte) (at lastMeta) {
 			r.logLevel, at.logLevel = member.Value, spanOf(member)
 		case era.KeyClientInfo:
 		default:
-			r.forwardable = false
+			r.hasOnlyModernMeta = false
 		}
 	}
 	sound := string(version) == `"`+era.NewestModern+`"` && shape.IsObject(r.capabilities)
 	if !sound || r.logLevel != nil && era.LogRank(r.logLevel) < 0 {
 		r.refusal = era.MetaOf(r.m).Check(era.Auto)
 	}
-	r.forwardable = r.forwardable && r.refusal == nil
+	r.hasOnlyModernMeta = r.hasOnlyModernMeta && r.refusal == nil
 	return at
 }
 
-// lastMeta is the _meta of an earlier request, if that was plain. Most clients
-// send the same _meta with each request; it is not read again.
+// lastMeta is the _meta of an earlier request that had modernMetaKeys only. Most clients send
+// the same _meta with each request; it is not read again.
 type lastMeta struct {
 	raw                    []byte // nil: there was none yet
 	capabilities, logLevel span
@@ -116,6 +117,7 @@ type span struct{ from, to int }
 
 func spanOf(m jsonrpc.Member) span { return span{m.At, m.At + len(m.Value)} }
 
+// bytesIn returns the value that stands there in object; nil: it is absent.
 func (p span) bytesIn(object []byte) []byte {
 	if p.to == 0 {
 		return nil

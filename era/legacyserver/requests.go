@@ -8,31 +8,33 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// ownRequests are those that the filter itself sends to the server, and the ids of
-// all. An id is never used twice (J2). The zero value is ready.
+// ownRequests are the requests that the filter itself sends to the server. It also makes the ids
+// of all other requests to the server. An id is never used twice (J2). The zero value is ready.
 type ownRequests struct {
 	lastID   int64
-	handlers map[jsonrpc.ID]responseFunc
+	handlers map[jsonrpc.ID]responseFunc // of the responses that are awaited
 }
 
 // responseFunc takes the response to a request.
 type responseFunc func(now time.Time, m jsonrpc.Message, out *era.Out)
 
+// ignoreResponse is the responseFunc of a request whose answer does not matter.
 func ignoreResponse(time.Time, jsonrpc.Message, *era.Out) {}
 
+// nextID returns an id for a request to the server.
 func (r *ownRequests) nextID() jsonrpc.ID {
 	r.lastID++
 	return jsonrpc.IntID(r.lastID)
 }
 
-// send sends a request; take gets its response.
+// send sends a request; onResponse gets its response.
 func (r *ownRequests) send(method string, params []byte, onResponse responseFunc, out *era.Out) {
 	id := r.nextID()
 	r.expect(id, onResponse)
 	out.Server(jsonrpc.NewRequest(id, method, params))
 }
 
-// expect has take get the response to a request that was sent.
+// expect has onResponse get the response to a request that was sent.
 func (r *ownRequests) expect(id jsonrpc.ID, onResponse responseFunc) {
 	if r.handlers == nil {
 		r.handlers = make(map[jsonrpc.ID]responseFunc)

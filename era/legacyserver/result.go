@@ -81,8 +81,8 @@ func (s *resultTranslator) translate(c *call, m jsonrpc.Message) jsonrpc.Message
 	return m.Plain().WithID(c.id).WithFirst(preamble).WithRelated(c.id)
 }
 
-// withServerInfo adds serverInfo to the _meta of a result and removes the related task, of
-// which the client does not know.
+// withServerInfo adds serverInfo to the _meta of a result and removes the related task, of which
+// the client does not know. nil: nothing is left.
 func (s *resultTranslator) withServerInfo(meta []byte) []byte {
 	if !shape.IsObject(meta) {
 		return s.meta

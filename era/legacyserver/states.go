@@ -14,13 +14,13 @@ import (
 // stateIssuer makes and reads the requestState of results that ask for input.
 type stateIssuer struct {
 	resultTranslator *resultTranslator
-	sealer           *era.Sealer
-	timeout          time.Duration
+	sealer           *era.Sealer   // nil: nobody is asked
+	timeout          time.Duration // how long a State is valid
 
 	unit, serverRun, principal string
 }
 
-// newState returns the State of a call without its name and round.
+// newState returns the State of a call, but for CallID and Round.
 func (s *stateIssuer) newState(now time.Time, r *request) era.State {
 	return era.State{
 		Unit:      s.unit,
@@ -40,6 +40,8 @@ func digestOf(m jsonrpc.Message) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:16])
 }
 
+// inputRequiredResponse returns the response that asks for input. requests are raw
+// inputRequests.
 func (s *stateIssuer) inputRequiredResponse(id jsonrpc.ID, requests []byte, state era.State) jsonrpc.Message {
 	rest := shape.AppendMember([]byte{'{'}, "inputRequests", requests)
 	rest = shape.AppendMember(rest, "requestState", jsonrpc.Quote(s.sealer.Seal(state)))

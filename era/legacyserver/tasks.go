@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	defaultPollInterval = time.Second
-	minPollInterval     = 50 * time.Millisecond
-	maxPollInterval     = time.Minute
+	defaultPollInterval = time.Second           // between two tasks/get, if the server does not say
+	minPollInterval     = 50 * time.Millisecond // however short an interval the server wants
+	maxPollInterval     = time.Minute           // however long
 )
 
 // taskRunner runs calls of modern clients as tasks of a 2025-11-25 server (C.5). The
@@ -28,11 +28,11 @@ type taskRunner struct {
 
 // callTask is a call that runs as a task.
 type callTask struct {
-	id           []byte     // raw; nil: the server has not created the task yet
-	getID        jsonrpc.ID // of our open tasks/get; zero: none
-	resultID     jsonrpc.ID // of our tasks/result; zero: not sent yet
-	pollInterval time.Duration
-	pollTimer    *timers.Timer
+	id           []byte        // raw; nil: the server has not created the task yet
+	getID        jsonrpc.ID    // of our open tasks/get; zero: none
+	resultID     jsonrpc.ID    // of our tasks/result; zero: not sent yet
+	pollInterval time.Duration // between two tasks/get; 0: not known yet
+	pollTimer    *timers.Timer // sends the next tasks/get
 }
 
 // handleResponse takes a response to one of the requests of a call that runs as a task.
@@ -80,6 +80,7 @@ func (k *taskRunner) followStatus(now time.Time, c *call, task []byte, out *era.
 	})
 }
 
+// sendTaskRequest sends a request about the task of a call, and returns its id.
 func (k *taskRunner) sendTaskRequest(c *call, method string, out *era.Out) jsonrpc.ID {
 	id := k.ownRequests.nextID()
 	k.calls.byServerID[id] = c
@@ -119,6 +120,7 @@ func (k *taskRunner) abort(c *call, out *era.Out) {
 	})
 }
 
+// cancel cancels the task of a call at the server, if that has tasks/cancel.
 func (k *taskRunner) cancel(c *call, out *era.Out) {
 	if !c.task.resultID.IsZero() {
 		cancelRequest(c.task.resultID, nil, out)

@@ -26,17 +26,18 @@ const (
 type taskTools struct {
 	timers      *timers.Timers
 	ownRequests *ownRequests
-	onListed    func(now time.Time, c *call, out *era.Out)
+	// onListed goes on with a call that has waited.
+	onListed func(now time.Time, c *call, out *era.Out)
 
 	supported        bool            // the server runs tools/call as a task
 	mustRunAsTask    map[string]bool // listed tools: whether they must run as tasks
 	isListing        bool            // the list is being asked for, page by page: calls of tools that are not known yet wait
 	changedMeanwhile bool            // the list has changed since it was asked for
-	pages            int
-	listedAt         time.Time // when it was asked for last
-	relistPlanned    bool      // it will be asked for again
-	waiting          []*call   // calls of tools that are not listed yet
-	listTimer        *timers.Timer
+	pages            int             // that were asked for
+	listedAt         time.Time       // when it was asked for last
+	relistPlanned    bool            // it will be asked for again
+	waiting          []*call         // calls of tools that are not listed yet
+	listTimer        *timers.Timer   // ends the wait for the list
 }
 
 // start asks for the list of tools, if the server has tasks. It is called when the
@@ -56,6 +57,7 @@ func (t *taskTools) requestList(now time.Time, out *era.Out) {
 	t.requestPage(nil, out)
 }
 
+// requestPage asks for one page of the list; nil params: for the first.
 func (t *taskTools) requestPage(params []byte, out *era.Out) {
 	t.pages++
 	t.ownRequests.send("tools/list", params, func(now time.Time, m jsonrpc.Message, out *era.Out) {
@@ -87,6 +89,8 @@ func (t *taskTools) resumeWaiting(now time.Time, out *era.Out) {
 	}
 }
 
+// handleChanged takes notifications/tools/list_changed: it asks for the list again, but not too
+// often.
 func (t *taskTools) handleChanged(now time.Time, out *era.Out) {
 	switch {
 	case !t.supported:
@@ -118,6 +122,7 @@ func (t *taskTools) mustAwaitList(c *call) bool {
 	return true
 }
 
+// runsAsTask reports whether a tools/call must run as a task.
 func (t *taskTools) runsAsTask(c *call) bool {
 	if !t.supported {
 		return false

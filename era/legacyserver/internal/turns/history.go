@@ -89,8 +89,9 @@ func (h *askHistory) suspect(tool toolKey, n int) {
 	}
 }
 
-// isSure reports whether calls have shown how often the tool asks at most: a tool
-// that may ask once more than expected would be taken for another one then.
+// isSure reports whether calls have shown how often the tool asks at most. Until then its calls
+// take turns even if they have asked as often as expected: one more input request would be taken
+// for another call's.
 func (its toolHistory) isSure() bool {
 	return its.hasEndedCall && (its.expectedRequests == 0 || its.endedCalls >= sureAfterCalls)
 }

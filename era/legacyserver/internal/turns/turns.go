@@ -40,7 +40,7 @@ const (
 // time.
 type Turns[C any] struct {
 	timers  *timers.Timers
-	proceed func(now time.Time, a *Asker[C], out *era.Out)
+	proceed func(now time.Time, a *Asker[C], out *era.Out) // goes on with a call that has waited
 
 	sawRelated    bool          // the transport has named the call of the latest input request
 	sawUnrelated  bool          // the transport could name the call of an input request, and did not
@@ -242,8 +242,8 @@ func (t *Turns[C]) Abandon(now time.Time, a *Asker[C], refusals bool, out *era.O
 // answer an input request.
 func (t *Turns[C]) IsAbandoned() bool { return t.holder != nil && t.holder.Priority == Abandoned }
 
-// FindAbandoned returns an abandoned call for which is returns true, of those that
-// have the turn or wait for it; nil if there is none.
+// FindAbandoned returns an abandoned call for which match returns true, of those that have the
+// turn or wait for it; nil if there is none.
 func (t *Turns[C]) FindAbandoned(match func(a *Asker[C]) bool) *Asker[C] {
 	if t.IsAbandoned() && match(t.holder) {
 		return t.holder
@@ -309,8 +309,8 @@ func (t *Turns[C]) RecordInputRequest(a *Asker[C], others []*Asker[C]) {
 	t.history.raiseExpected(a.tool, a.inputRequests)
 }
 
-// End records a call that has ended. Calls of its tool that wait may go on, if
-// they need no turn any more.
+// End records how often a call has asked that has ended, or has had its turn for too long. Calls
+// of its tool that wait may go on, if they need no turn any more.
 func (t *Turns[C]) End(now time.Time, a *Asker[C], out *era.Out) {
 	if !a.mayAsk || a.isRecorded || t.isNeedless() {
 		return
