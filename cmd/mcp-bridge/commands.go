@@ -96,7 +96,7 @@ func watchCommands() []subcommand {
 	}}
 }
 
-// recordCommands are those about recordings, and those that make one of a desktop client possible.
+// recordCommands are those about recordings; with wrap and unwrap, a desktop client can be recorded.
 func recordCommands() []subcommand {
 	return []subcommand{{
 		newFlagSet: (&connectFlags{isRecord: true}).flagSet, run: recordCommand,

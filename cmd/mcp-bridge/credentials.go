@@ -87,7 +87,7 @@ func (c *credentials) attach(ctx context.Context, spec *upstream.Spec, s signin.
 // isPrompted reports whether requests that need a sign-in have a person sign in, and wait for it.
 func isPrompted(s signin.Settings) bool { return s.IsPersonal() && s.Prompt != signin.PromptError }
 
-// elicitorFor returns what asks the client to show where a person signs in; nil: nobody asks it. The lock is held.
+// elicitorFor returns what asks the client to show where a person signs in; nil: nobody asks it. mu is held.
 func (c *credentials) elicitorFor(s signin.Settings) *outbound.SignInElicitor {
 	if !c.mayAskClient || !isPrompted(s) {
 		return nil

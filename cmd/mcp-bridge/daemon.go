@@ -31,9 +31,9 @@ type daemon struct {
 	observer     *observe.Observer       // of all servers
 	tracing      *tracing                // of all that observer tells
 	fail         context.CancelCauseFunc // ends the run with an error; with nil, without one
-	guard        access.Policy
-	auth         credentials    // of remote servers
-	staticTokens *access.Tokens // bearer tokens of the token file or the environment; nil: there are none
+	guard        access.Policy           // for every path
+	auth         credentials             // of remote servers
+	staticTokens *access.Tokens          // bearer tokens of the token file or the environment; nil: there are none
 	hub          *hub.Hub
 	notify       *listen.Notifier
 	sockets      listen.Listeners

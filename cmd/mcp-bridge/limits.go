@@ -77,7 +77,7 @@ func (f *scaleFlags) check() error {
 // byteSize is a flag value in bytes.
 type byteSize int
 
-// String returns it as one writes it, with the largest unit of which it is a whole number.
+// String returns the size as one writes it, with the largest unit of which it is a whole number.
 func (s *byteSize) String() string {
 	for _, unit := range []struct {
 		name  string

@@ -278,9 +278,9 @@ func (p *protection) addTo(policy access.Policy) access.Policy {
 	return policy
 }
 
-// beginChange has these servers protected, beside those that there were, and makes scopeLines, with those of --scope-map, what
-// messages need. When the servers have been exchanged, finish(true) ends the protection of the old ones; finish(false)
-// takes all of it back.
+// beginChange has these servers protected, beside the old ones, and makes scopeLines and --scope-map together the policy.
+// When the servers have been exchanged, finish(true) ends the protection of the old ones; finish(false) restores what was
+// before.
 func (p *protection) beginChange(servers []hub.Spec, singleServer bool, scopeLines []string) (finish func(committed bool), err error) {
 	if p == nil {
 		if len(scopeLines) > 0 {

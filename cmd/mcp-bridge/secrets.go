@@ -66,7 +66,7 @@ func (t *tracing) addSecrets(source string, values []string, headers ...string) 
 	}
 }
 
-// keepValues makes values the newest set of a source, and reports whether another set of values is kept now. The lock is held.
+// keepValues makes values the newest set of a source, and reports whether another set of values is kept now. mu is held.
 func (t *tracing) keepValues(source string, values []string) (changed bool) {
 	if len(values) == 0 {
 		return false

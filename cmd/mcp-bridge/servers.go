@@ -131,7 +131,7 @@ func fingerprint(s config.Server) string {
 // configError is a usageError that keeps the list of what is wrong.
 type configError struct {
 	usageError
-	cause error
+	cause error // of config.Load
 }
 
 func (e *configError) Unwrap() []error { return []error{&e.usageError, e.cause} }

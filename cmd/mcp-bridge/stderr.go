@@ -19,7 +19,7 @@ const (
 // bridge must not stand still for that. What does not fit is dropped and counted.
 type logWriter struct {
 	w     io.Writer
-	lines chan []byte
+	lines chan []byte   // those that wait to be written
 	done  chan struct{} // closed when the last line was written
 
 	mu      sync.Mutex

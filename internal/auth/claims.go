@@ -12,11 +12,11 @@ import (
 
 // Claims is what an access token says (RFC 9068, 2.2; RFC 7662, 2.2).
 type Claims struct {
-	Issuer        string
-	Subject       string
-	ClientID      string // "client_id", or "azp" where that is missing
-	ID            string // "jti"
-	Audience      []string
+	Issuer        string    // "iss"; "": the introspection endpoint does not say
+	Subject       string    // "sub"
+	ClientID      string    // "client_id", or "azp" where that is missing
+	ID            string    // "jti"
+	Audience      []string  // "aud", which may be a string
 	Scopes        []string  // of "scope" and "scp", each a string or an array
 	Expires       time.Time // "exp"; zero: it does not say
 	NotBefore     time.Time // "nbf": not valid before; zero: from the beginning

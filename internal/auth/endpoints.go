@@ -56,11 +56,11 @@ func (c *EndpointCaller) Introspect(ctx context.Context, server ServerMetadata, 
 
 // A DeviceAuthorization is what a person needs to sign in with another device (RFC 8628, 3.2).
 type DeviceAuthorization struct {
-	DeviceCode              string // for DeviceCodeGrant: a secret
-	UserCode                string // what the person enters: foreign text
-	VerificationURI         string // where
-	VerificationURIComplete string // the same with the code in it; "": none
-	Expires                 time.Time
+	DeviceCode              string        // for DeviceCodeGrant: a secret
+	UserCode                string        // what the person enters: foreign text
+	VerificationURI         string        // where
+	VerificationURIComplete string        // the same with the code in it; "": none
+	Expires                 time.Time     // when DeviceCode ends, by our clock
 	PollInterval            time.Duration // how long to wait between two token requests, at least
 }
 

@@ -35,19 +35,19 @@ type KeySet struct {
 	Caller *EndpointCaller // nil: the zero value; its clock is the KeySet's
 
 	mu           sync.Mutex
-	keys         []verificationKey
-	fetchedAt    time.Time     // when keys came; zero: never
-	lastFetchTry time.Time     // when they were last asked for; zero: never, or that fetch was cut short
-	fetchDone    chan struct{} // closed when the fetch in progress ends; nil: there is none
-	fetchErr     error         // of the last fetch; nil: it had keys
+	keys         []verificationKey // of the last fetch that had some
+	fetchedAt    time.Time         // when keys came; zero: never
+	lastFetchTry time.Time         // when they were last asked for; zero: never, or that fetch was cut short
+	fetchDone    chan struct{}     // closed when the fetch in progress ends; nil: there is none
+	fetchErr     error             // of the last fetch; nil: it had keys
 }
 
 // A verificationKey is a public key with what it may verify.
 type verificationKey struct {
 	jwk        jose.JSONWebKey
 	kid        string
-	thumbprint string // RFC 7638
-	algs       []string
+	thumbprint string   // RFC 7638
+	algs       []string // the signature algorithms that it may be used with
 }
 
 // callerWithTimeout returns a copy of the Caller that has a timeout.

@@ -169,7 +169,7 @@ func (c *EndpointCaller) parseToken(f strictjson.Fields, dpop bool) (Token, erro
 
 // A formRequest is one request to an endpoint that takes a form.
 type formRequest struct {
-	operation, addr     string
+	operation, addr     string // Error.Operation, and the endpoint
 	server              ServerMetadata
 	client              Client
 	form                url.Values

@@ -103,10 +103,10 @@ type Settings struct {
 	Grace          time.Duration // how long owed answers are waited for at shutdown
 	MaxMessageSize int           // bytes
 	MaxDepth       int           // levels of objects and arrays in a message
-	AllowTools     []string
-	IgnoreTools    []string
-	Transport      string // http-first, sse-first, http-only or sse-only
-	ConnectTimeout time.Duration
+	AllowTools     []string      // patterns of the tools that clients see; nil: all
+	IgnoreTools    []string      // patterns of the tools that are hidden
+	Transport      string        // http-first, sse-first, http-only or sse-only
+	ConnectTimeout time.Duration // for a connection to a remote server
 	ResumeTimeout  time.Duration // how long the broken stream of a call is resumed; more than 0
 }
 

@@ -19,8 +19,8 @@ import (
 type parser struct {
 	fileName    string // of the file, for problems
 	baseDir     string // what paths in the file are relative to
-	data        []byte
-	lineOffsets []int // offset of each line
+	data        []byte // of the file, without a byte order mark
+	lineOffsets []int  // offset of each line
 
 	lookup             func(string) (string, bool)
 	readFile           func(string) ([]byte, error) // nil: other files are not read
@@ -30,9 +30,9 @@ type parser struct {
 	checkScopes        func(string) error // nil: nobody looks
 	defaults           Settings
 
-	missingIsNotice bool // what is missing around us is a notice
-	config          Config
-	problems        []Problem
+	missingIsNotice bool      // what is missing around us is a notice
+	config          Config    // what was read so far
+	problems        []Problem // mistakes; Notices are in config
 }
 
 // parse reads data, the content of the file name. read reads the files that it names; nil: they are not read.

@@ -244,8 +244,8 @@ func budgetFor(specs []Spec) int64 {
 	return budget.TotalFor(most)
 }
 
-// planServers returns the servers as specs want them, and those among them, created
-// anew, that have to be closed if nothing comes of it.
+// planServers returns the servers that specs describe: those of old that stay, and new ones. created
+// are the new ones, also with an error: they have to be closed if Apply fails.
 func (h *Hub) planServers(old map[string]*server, specs []Spec) (next map[string]*server, order []string, created []*server, err error) {
 	next = make(map[string]*server, len(specs))
 	for _, spec := range specs {

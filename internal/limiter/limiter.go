@@ -47,7 +47,7 @@ type Holder interface {
 // Options tune a Limiter. The zero value has no bound.
 type Options struct {
 	Max   int           // places; 0 or less: no bound
-	Queue int           // who may wait for one, beside those who hold less than an equal part
+	Queue int           // how many may wait for a place, beside those of parties that hold less than an equal part
 	Wait  time.Duration // and for how long; 0: nobody waits
 }
 
@@ -102,7 +102,7 @@ type waiter struct {
 	order          uint64        // its number among Limiter.arrivals
 	hasPlaceComing bool          // a place is on its way back for it
 	ready          chan struct{} // closed when there is a place, or an error
-	place          *Place
+	place          *Place        // nil: err says why
 	err            error
 }
 
@@ -265,7 +265,7 @@ func (l *Limiter) makeQueueRoom(p *party) bool {
 	return true
 }
 
-// remove takes out one who waits, and forgets its party if that was all of it.
+// remove takes a waiter out of the queue, and forgets its party if the party has nothing else here.
 func (l *Limiter) remove(w *waiter) {
 	p := w.party
 	for i, o := range p.waiting {

@@ -15,8 +15,8 @@ import (
 // value and a Notifier without a service manager do nothing. It may be used by many
 // goroutines.
 type Notifier struct {
-	socket           string
-	watchdogInterval time.Duration
+	socket           string        // "": there is no service manager
+	watchdogInterval time.Duration // 0: it has no watchdog
 }
 
 // NewNotifier makes a Notifier from the environment (NOTIFY_SOCKET,

@@ -44,7 +44,7 @@ type splitter struct {
 	listener    net.Listener
 	log         hclog.Logger
 	http, lines chan acceptResult
-	done        chan struct{}
+	done        chan struct{} // closed by Close
 	closeOnce   sync.Once
 	closeErr    error
 	wg          sync.WaitGroup // accept, and one for each connection in sniffing

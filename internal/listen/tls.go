@@ -22,10 +22,10 @@ type certificates struct {
 	certFile, keyFile, caFile string
 	log                       hclog.Logger
 
-	current atomic.Pointer[tls.Config]
+	current atomic.Pointer[tls.Config] // for new connections
 
-	loadMu        sync.Mutex // held during load, so that two loads do not overlap
-	listenerCount atomic.Int64
+	loadMu        sync.Mutex         // held during load, so that two loads do not overlap
+	listenerCount atomic.Int64       // TLS listeners that are open
 	cancel        context.CancelFunc // ends the watch; nil: there is none
 	wg            sync.WaitGroup     // the watch
 }

@@ -13,9 +13,9 @@ type Command struct {
 	LookupFlag func(name string) (known, alone bool) // known: it is a flag of the command; alone: no value follows it
 }
 
-// MixedAdvice returns what to write for arguments of one of the commands that have flags of other programs among its own. ok is
-// false if they have none. It answers all of them at once. If it cannot be told what is bridged, a.Line is empty, and a.LeftOut has
-// the advice for each flag.
+// MixedAdvice returns what to write for arguments of command in which flags of other programs stand among our own. other is the
+// other command that bridges. ok is false if there are no such flags. It answers all of them at once. If it cannot be told what is
+// bridged, a.Line is empty, and a.LeftOut has the advice for each flag.
 func MixedAdvice(command, other Command, args []string) (a Advice, ok bool) {
 	var foreign, programs []string
 	for _, word := range args {

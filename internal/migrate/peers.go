@@ -41,7 +41,7 @@ var flagsWithoutValue = []string{"debug", "nodebug", "allowhttp", "enableproxy",
 // timeFlag is a flag of another program whose value is a number without a unit.
 type timeFlag struct {
 	equivalent
-	unit time.Duration
+	unit time.Duration // of the number
 }
 
 // timeFlags are those flags, by their normalized names. Ours take the unit with the number; of two, both get the time.

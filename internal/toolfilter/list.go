@@ -23,9 +23,10 @@ type openLists struct {
 	mayHaveOpen atomic.Bool // openIDs has one, or matchesAll is set: mostly there is none, and nobody locks
 	mu          sync.Mutex
 	openIDs     map[jsonrpc.ID]bool // true: cancelled
-	matchesAll  bool
+	matchesAll  bool                // there were too many: every response may answer one
 }
 
+// noteSent notes the id of a tools/list that the server gets.
 func (l *openLists) noteSent(id jsonrpc.ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,6 +45,7 @@ func (l *openLists) noteSent(id jsonrpc.ID) {
 	l.mayHaveOpen.Store(true)
 }
 
+// noteCancelled notes that the client has cancelled a request, which may be a tools/list.
 func (l *openLists) noteCancelled(id jsonrpc.ID) {
 	if !l.mayHaveOpen.Load() {
 		return

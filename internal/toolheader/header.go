@@ -49,6 +49,7 @@ func CheckHeaders(params []Param, arguments []byte, header http.Header) error {
 	return nil
 }
 
+// check compares the headers of one parameter with its value; nil: there is no value.
 func (p Param) check(value []byte, headers []string) error {
 	text, needsHeader := headerText(value)
 	switch {

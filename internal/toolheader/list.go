@@ -26,6 +26,7 @@ func Tools(result []byte) []Tool {
 	return all
 }
 
+// toolOf reads an element of the list. ok is false if it has no name.
 func toolOf(element []byte) (t Tool, ok bool) {
 	for m := range jsonrpc.Members(element) {
 		switch m.Key {

@@ -66,8 +66,8 @@ type parser struct {
 // location is where a schema stands.
 type location struct {
 	path      []string // of properties, as far as they are reachable
-	depth     int
-	reachable bool // the way here was by properties only
+	depth     int      // how many schemas it stands in
+	reachable bool     // the way here was by properties only
 }
 
 func (at location) String() string {

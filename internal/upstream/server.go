@@ -55,9 +55,9 @@ type Spec struct {
 	// probed. nil: there is always a place.
 	AcquirePlace admission.AcquirePlaceFunc
 
-	// MaxShared is how many processes that clients share there may be; for one
-	// more, one that nobody uses is ended, or one of the party with most in which no
-	// call is in progress. Those of one client or request are AcquirePlace's to bound. 0: 100.
+	// MaxShared is how many processes that clients share there may be. For one more, one is ended that
+	// nobody uses, or one of the party with most in which no call is in progress. AcquirePlace bounds
+	// those of one client or one request. 0: 100.
 	MaxShared int
 
 	// MaxQueued is how many clients may wait where none can be ended, beside those whose
@@ -106,8 +106,8 @@ type Server struct {
 	log        hclog.Logger
 	status     status
 	goroutines goroutines
-	sealer     *era.Sealer
-	taskIDs    *era.TaskIDs
+	sealer     *era.Sealer  // binds requestState to principals
+	taskIDs    *era.TaskIDs // binds ids of tasks to principals
 
 	dialers dialers
 	prober  *probe.Prober

@@ -45,8 +45,8 @@ const (
 // status is what is known of a server's Conns.
 type status struct {
 	mu           sync.Mutex
-	running      int
-	lastError    string
+	running      int          // Conns that are open
+	lastError    string       // State.LastError
 	failedStarts int          // starts in a row that have failed
 	refuses      bool         // the last answer of a remote server was that it serves nobody
 	failedAt     time.Time    // the last time of either

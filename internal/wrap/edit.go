@@ -179,7 +179,7 @@ func findMember(o *hujson.Object, key string) (found *hujson.Value, err error) {
 type serverEditor struct {
 	text    []byte
 	server  *hujson.Object
-	command *hujson.Value
+	command *hujson.Value // a string
 	args    *hujson.Value // nil: there are none
 	edits   []edit
 }

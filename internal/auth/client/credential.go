@@ -65,8 +65,8 @@ func (c *Credential) LoginFlags() []string { return c.options.loginFlags() }
 func (c *Credential) Close(ctx context.Context) { c.renewer.close(ctx) }
 
 // Token returns the token to use now. An empty one: no usable one is stored, and the server's challenge
-// decides what comes next. A token that is due is renewed once for all who use it; as long as it is
-// valid nobody waits for that, and while that fails the old one is returned until the server
+// decides what comes next. A token that is due is renewed once for all who use it. As long as the old one
+// is valid, nobody waits for the renewal. While renewals fail, the old one is returned until the server
 // refuses it.
 func (c *Credential) Token(ctx context.Context) (auth.Token, error) {
 	h, err := c.renewer.usableSnapshot(ctx)

@@ -120,7 +120,7 @@ type callbackReceiver struct {
 	outcome      chan authorizationOutcome // of size 1
 
 	mu         sync.Mutex
-	isAnswered bool
+	isAnswered bool // outcome was sent
 }
 
 func newCallbackReceiver(redirect string, expect auth.ExpectedCallback) *callbackReceiver {

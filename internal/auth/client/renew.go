@@ -33,7 +33,7 @@ type renewer struct {
 	cancelRequests context.CancelFunc
 	lockWaitCtx    context.Context // of waits for the lock: done when close begins
 	cancelLockWait context.CancelFunc
-	runningWork    sync.WaitGroup
+	runningWork    sync.WaitGroup // what close waits for
 
 	mu             sync.Mutex
 	closed         bool

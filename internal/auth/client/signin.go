@@ -156,6 +156,7 @@ func (f *SignInFlow) makeProofKey(ctx context.Context) error {
 	return err
 }
 
+// beginDeviceSignIn asks for a device code, and sets required.
 func (f *SignInFlow) beginDeviceSignIn(ctx context.Context, o SignInOptions) (err error) {
 	o.reportProgress("waiting for a registration at " + f.discovery.AuthServer.Issuer)
 	if f.oauthClient, err = f.credential.registrar.clientForSignIn(ctx, f.discovery, f.credential.redirect.uri(), f.scopes, o.RegisterAnew); err != nil {
@@ -175,6 +176,7 @@ func (f *SignInFlow) beginDeviceSignIn(ctx context.Context, o SignInOptions) (er
 	return f.checkSignInURL(d.VerificationURI)
 }
 
+// beginBrowserSignIn listens for the browser, and sets required. It does not open the browser.
 func (f *SignInFlow) beginBrowserSignIn(ctx context.Context, o SignInOptions) error {
 	c := f.credential
 	listeners, port, err := c.redirect.listen(ctx)

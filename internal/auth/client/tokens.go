@@ -56,6 +56,7 @@ type tokenCache struct {
 	refusedSnapshot *credentialSnapshot // the last one whose access token was refused with 401; nil: none was
 }
 
+// isRefused reports whether the token of h is the last one that was refused with 401.
 func (t *tokenCache) isRefused(h *credentialSnapshot) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

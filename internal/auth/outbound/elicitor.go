@@ -102,7 +102,7 @@ func (a *SignInElicitor) beginWait(parent context.Context, addr string) (ctx con
 	}, false
 }
 
-// declineLocked ends the requests that wait, if they do so for the sign-in at this address. The lock is held.
+// declineLocked ends the requests that wait, if they do so for the sign-in at this address. mu is held.
 func (a *SignInElicitor) declineLocked(addr string) {
 	if addr != a.awaitedURL {
 		return // that sign-in is over

@@ -87,6 +87,7 @@ func newNonceMaker() *nonceMaker {
 	return n
 }
 
+// nonceOfPeriod returns the nonce of a period of nonceLifetime, counted from the beginning of Unix time.
 func (n *nonceMaker) nonceOfPeriod(period int64) string {
 	text := binary.BigEndian.AppendUint64(nil, uint64(period))
 	mac := hmac.New(sha256.New, n.key[:])
@@ -98,6 +99,7 @@ func (n *nonceMaker) currentNonce(now time.Time) string {
 	return n.nonceOfPeriod(now.Unix() / int64(nonceLifetime/time.Second))
 }
 
+// isValid accepts the nonces of this period and of the one before.
 func (n *nonceMaker) isValid(nonce string, now time.Time) bool {
 	period := now.Unix() / int64(nonceLifetime/time.Second)
 	is := func(p int64) int { return subtle.ConstantTimeCompare([]byte(nonce), []byte(n.nonceOfPeriod(p))) }

@@ -68,7 +68,7 @@ func (e *tokenExpiries) contextUntil(expires time.Time) context.Context {
 	return ctx
 }
 
-// armTimerLocked has the timer fire after this time at the latest. The lock is held.
+// armTimerLocked has the timer fire after this time at the latest. mu is held.
 func (e *tokenExpiries) armTimerLocked(wait time.Duration) {
 	wait = min(wait, clockCheckInterval)
 	at := time.Now().Add(wait)

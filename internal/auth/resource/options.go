@@ -57,7 +57,7 @@ type Resource struct {
 // Options says what a Protector accepts.
 type Options struct {
 	Issuers             []Issuer
-	Introspection       *Introspection
+	Introspection       *Introspection // nil: only the tokens of Issuers are accepted
 	StaticKeys          *access.Tokens // static keys; nil: none
 	AcceptsCertificates bool           // a certificate of a TLS client that the listener has verified is enough
 
@@ -261,10 +261,11 @@ func SecretFromFile(file string) func() (string, error) {
 	}
 }
 
-// ChangeResources says anew which Resources there are, while requests may come in. Until finish is called, there
-// are the old ones too: what serves them changes meanwhile, so a request may still reach an old one, or a new one
-// already, and only tokens for that one may. finish(true) takes the old ones out, finish(false) takes the new ones
-// out. finish must be called once, before the next ChangeResources. After an error nothing has changed.
+// ChangeResources says anew which Resources there are, while requests may come in. Until finish is called, the old
+// and the new ones are there, because the servers behind them change meanwhile. A request may still reach an old one,
+// or a new one already, and needs a token for the one that it reaches. finish(true) takes the old ones out,
+// finish(false) takes the new ones out. finish must be called once, before the next ChangeResources. After an error
+// nothing has changed.
 func (p *Protector) ChangeResources(resources []Resource) (finish func(done bool), err error) {
 	next, err := p.newRouteTable(resources)
 	if err != nil {
@@ -306,15 +307,15 @@ func (p *Protector) SetPolicy(policy *Policy) { p.policy.Store(policy) }
 type Protector struct {
 	options        Options
 	caller         *auth.EndpointCaller
-	issuers        map[string]*issuer
-	introspector   *introspector // nil: there is none
+	issuers        map[string]*issuer // by Issuer.URL
+	introspector   *introspector      // nil: there is none
 	verifiedTokens *tokenCache
 	proofVerifier  auth.ProofVerifier
 	nonceMaker     *nonceMaker
 	startedAt      time.Time // proofs are remembered since
 	tokenExpiries  tokenExpiries
-	routes         atomic.Pointer[routeTable]
-	policy         atomic.Pointer[Policy]
+	routes         atomic.Pointer[routeTable] // replaced by ChangeResources
+	policy         atomic.Pointer[Policy]     // replaced by SetPolicy; nil: messages need no scopes
 }
 
 // Close stops the timer of the contexts that wait for the end of a token. It does not end these contexts.

@@ -35,8 +35,8 @@ const (
 //	METHOD PATTERN -> SCOPE ...    if what it names (a tool, a prompt, a URI) fits the pattern
 //	implies SCOPE -> SCOPE ...     who has the first one has the others too
 //
-// METHOD is a method of the protocol that clients send, or * for all; one that the protocol does not have has the
-// word "method" in front, so that a misspelled one is found. In a PATTERN * stands for any text and ? for one
+// METHOD is a method of the protocol that clients send, or * for all. A method that is not of the protocol needs the
+// word "method" in front: so misspelled ones are found. In a PATTERN * stands for any text and ? for one
 // character; one stands only behind a method that names something. What is written for resources/subscribe
 // counts for the URIs of subscriptions/listen too. A message needs the scopes of all lines that fit, so no line can take back what another
 // one demands, and their order does not matter. Empty lines and lines that begin with # are ignored; there

@@ -52,6 +52,7 @@ func (c *requestContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
+// grantKey is the key of a ctx for the Grant.
 type grantKey struct{}
 
 // GrantOf returns the Grant of the request whose context ctx is, nil if there is none. It is shared

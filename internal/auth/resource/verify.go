@@ -149,6 +149,7 @@ func newTokenCache(most int) *tokenCache {
 	return &tokenCache{maxTokens: most, byHash: map[tokenHash]*verifiedToken{}}
 }
 
+// get returns a token, even after its cachedUntil; nil: there is none.
 func (c *tokenCache) get(sum tokenHash) *verifiedToken {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

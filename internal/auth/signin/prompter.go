@@ -28,9 +28,9 @@ type PrompterOptions struct {
 // concurrently.
 type Prompter struct {
 	options PrompterOptions
-	ctx     context.Context
+	ctx     context.Context // until Close
 	cancel  context.CancelFunc
-	running sync.WaitGroup
+	running sync.WaitGroup // runStart
 
 	mu               sync.Mutex
 	closed           bool
@@ -40,9 +40,9 @@ type Prompter struct {
 
 // A signInStart is the beginning of a sign-in, for all who wait for it.
 type signInStart struct {
-	done     chan struct{}
-	err      error  // once done is closed
-	progress string // what it waits for; guarded by the lock of the Prompter
+	done     chan struct{} // closed when the sign-in has begun, or could not
+	err      error         // once done is closed
+	progress string        // what it waits for; guarded by the lock of the Prompter
 }
 
 // NewPrompter returns a Prompter. Close ends it.

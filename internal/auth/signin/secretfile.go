@@ -8,12 +8,12 @@ import (
 
 // A secretFile is a file with a secret or a key that may be replaced while the bridge runs. It is safe for concurrent use.
 type secretFile[T any] struct {
-	flag, path string
+	flag, path string // the flag, without "--", is for errors
 	parse      func(text []byte) (T, error)
 	isReadOnce bool // it is no regular file, such as a pipe: what it had is gone when it has been read
 
 	mu        sync.Mutex
-	lastValue T
+	lastValue T // what the file had when it could be read last
 }
 
 // openSecretFile reads a file for the first time.
@@ -38,8 +38,8 @@ func (f *secretFile[T]) read() (T, error) {
 	return f.parse(text)
 }
 
-// current returns what the file has. If it cannot be read, that is what it had before, beside the error: whoever
-// replaces it may have deleted or emptied it for a moment.
+// current returns what the file has. If the file cannot be read, it returns an error, and what the file had before:
+// whoever replaces the file may have deleted or emptied it for a moment.
 func (f *secretFile[T]) current() (T, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

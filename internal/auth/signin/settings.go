@@ -66,9 +66,9 @@ type Settings struct {
 // A Client is who we are to the authorization server, if somebody has registered us there.
 type Client struct {
 	ID          string            `json:"id,omitempty"`
-	Issuer      string            `json:"issuer,omitempty"` // where ID was registered; "": nobody said
-	Secret      tokenstore.Secret `json:"-"`                // of ID
-	SecretFile  string            `json:"secretFile,omitempty"`
+	Issuer      string            `json:"issuer,omitempty"`      // where ID was registered; "": nobody said
+	Secret      tokenstore.Secret `json:"-"`                     // of ID
+	SecretFile  string            `json:"secretFile,omitempty"`  // has the secret, instead of Secret
 	KeyFile     string            `json:"keyFile,omitempty"`     // private key in PEM, for private_key_jwt
 	KeyID       string            `json:"keyID,omitempty"`       // its name in the client's key set
 	KeyAlg      string            `json:"keyAlg,omitempty"`      // "": what fits the key
@@ -87,7 +87,7 @@ type IDP struct {
 	TokenURL     string            `json:"tokenURL,omitempty"` // "": found by Issuer
 	ClientID     string            `json:"clientID,omitempty"` // ours, there
 	ClientSecret tokenstore.Secret `json:"-"`
-	SecretFile   string            `json:"secretFile,omitempty"`
+	SecretFile   string            `json:"secretFile,omitempty"`  // has the secret, instead of ClientSecret
 	IDTokenFile  string            `json:"idTokenFile,omitempty"` // the person's id token; read at each use
 }
 

@@ -64,9 +64,9 @@ type LockedCredential struct {
 	store      *Store
 	file       storeFile
 	key        Key
-	content    storedCredential
-	entry      Entry
-	isReleased bool
+	content    storedCredential // what the file has
+	entry      Entry            // content as Entry gives it out
+	isReleased bool             // work has returned
 }
 
 // String returns the key.

@@ -129,8 +129,8 @@ func (s *Store) PendingLogin(key Key) (login LoginAnnouncement, pending bool, er
 	return login, true, err
 }
 
-// CancelLogin asks the process that signs in under key, if there is one, to give up: what it has
-// announced is deleted, and it looks for that. It does not wait.
+// CancelLogin asks the process that signs in under key, if there is one, to give up. It deletes the
+// announcement, which that process looks for, and does not wait.
 func (s *Store) CancelLogin(key Key) error {
 	f, err := loginFile(key)
 	if err != nil {

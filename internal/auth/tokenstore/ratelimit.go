@@ -11,7 +11,8 @@ import (
 const (
 	// DefaultRequestsPerMinute is how many token requests a minute a credential has.
 	DefaultRequestsPerMinute = 6
-	ratePeriod               = time.Minute
+	// ratePeriod is the time in which token requests are counted.
+	ratePeriod = time.Minute
 	// maxRequestsPerMinute bounds what a caller may ask for, and so what is stored.
 	maxRequestsPerMinute = 600
 	// maxSpentHashes is how many spent refresh tokens are remembered.

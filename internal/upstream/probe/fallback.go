@@ -30,8 +30,8 @@ type Fallback struct {
 	staysLegacy atomic.Bool // the Conn is Legacy's for good
 }
 
-// KeepsRequests is what bridge.PumpOptions says of it: the Conn may have to send again what it was
-// sent, as long as it may be a translating one.
+// KeepsRequests is KeepsRequests of bridge.PumpOptions: as long as the Conn may still become a translating
+// one, it may have to send again what it was sent.
 func (f *Fallback) KeepsRequests() bool { return !f.staysLegacy.Load() }
 
 // Dial implements bridge.Dialer.

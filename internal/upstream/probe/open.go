@@ -148,8 +148,8 @@ func (o *openAttempt) result() (modern bool, spare *Process) {
 	return modern, nil
 }
 
-// dropLateAnswers returns the process's Conn for who uses it next: answers to the questions that come late reach
-// nobody, and who opens it gets the answer that it has given.
+// dropLateAnswers returns the process's Conn for whoever uses it next. Late answers to the questions reach nobody. An
+// initialize is answered with what the process has answered, unless that was an error.
 func (o *openAttempt) dropLateAnswers() bridge.Conn {
 	answer := o.initialized
 	hooks := bridge.Hooks{Receive: func(m *jsonrpc.Message) (reply *jsonrpc.Message) {

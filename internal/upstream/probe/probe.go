@@ -46,8 +46,8 @@ func (e publicError) Error() string { return string(e) }
 // PublicError is what clients are told (bridge.Serve).
 func (e publicError) PublicError() string { return string(e) }
 
-// ErrChanged is what clients get that use a server of one era when it turns out to
-// speak the other one by now.
+// ErrChanged is the error for the clients of a server that turns out to speak another era than
+// before.
 const ErrChanged publicError = "the server has changed its protocol; try again"
 
 // Options say what a Prober has to know of its server.
@@ -105,7 +105,7 @@ type Prober struct {
 	spareTimer lazytimer.Timer // gives the spare up
 
 	mu              sync.Mutex
-	known           bool
+	known           bool                // it is known what the server speaks: modern
 	foundAt         time.Time           // when it was found
 	modern          bool                // it speaks 2026-07-28
 	skipsInitialize bool                // initialize is of no use: it is refused, or begins no session
@@ -132,7 +132,7 @@ type Process struct {
 // TransferableHolder is the limiter.Holder of a process's place. The process is in use
 // until it is given to somebody else who holds the place from then on.
 type TransferableHolder struct {
-	next atomic.Pointer[limiter.Holder]
+	next atomic.Pointer[limiter.Holder] // nil: the place was not given to anybody yet
 }
 
 // TransferTo makes next the holder of the place.

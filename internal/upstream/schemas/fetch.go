@@ -18,8 +18,8 @@ const (
 	// its list.
 	unansweredListTTL = time.Minute
 
-	// maxFetchWait is how long a call waits for the list of tools; then it is not
-	// known which headers it should have, and the server has to see to it.
+	// maxFetchWait is how long a call waits for the list of tools. Then nobody here knows
+	// which headers the call should have, and the server has to check them.
 	maxFetchWait = 3 * time.Second
 
 	// fetchTimeout is how long the list itself may take, for the calls that follow.

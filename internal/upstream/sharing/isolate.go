@@ -37,8 +37,9 @@ func (a *crashIsolation) isIsolated(principal string) bool {
 }
 
 // noteCrash is told who had calls in progress when the process that all share ended, and
-// returns who is to share it no more: the only one that had, else those that had the
-// last time as well. Clients that have not authenticated cannot be told apart.
+// returns the principals that are to share it no more: the only one with calls in progress, else
+// those that had some at the end before as well. Clients that have not authenticated cannot be
+// told apart.
 func (a *crashIsolation) noteCrash(users []string) (part []string) {
 	now := time.Now()
 	a.mu.Lock()

@@ -221,8 +221,8 @@ func (e publicError) PublicError() string { return string(e) }
 
 const errCapabilitiesTooLong publicError = "clientCapabilities are longer than the 4 KiB that a server is told of"
 
-// newServer makes a server, when there may be one more: of those that clients share one
-// is ended for it if need be, or waited for. Nobody knows of the server before addLocked.
+// newServer makes a server, when there may be one more. If need be, it ends one that clients share for
+// that, or waits for the end of one. Nobody knows of the server before addLocked.
 func (p *Pool) newServer(ctx context.Context, party string, key Key, clientInfo []byte) (*Server, error) {
 	if len(key.Capabilities) > MaxIntroductionSize {
 		return nil, errCapabilitiesTooLong

@@ -142,7 +142,7 @@ func (r *Router) memberFor(ctx context.Context, m jsonrpc.Message) (*membership,
 }
 
 // enter enters a request in calls that goes to the server with this key. nil: the client is no
-// member of that. joined, if not nil, makes it one, unless it is one by now.
+// member of that server. joined, if not nil, becomes the client's membership, unless it has one by now.
 func (r *Router) enter(key Key, id jsonrpc.ID, joined *Member) (*membership, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

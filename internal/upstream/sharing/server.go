@@ -24,13 +24,13 @@ type Server struct {
 	id     string      // see ID
 
 	// Under Pool.mu.
-	registered bool // it is in Pool.servers, or was
-	members    int
+	registered bool           // it is in Pool.servers, or was
+	members    int            // how many clients have joined and not left
 	requests   int            // of the members, those with a single request
 	place      *limiter.Place // nil: it needs none
 	idleSince  time.Time      // when the last member has left; it means nothing while there are members
-	ended      bool
-	reason     error // why the Server was ended, for its clients; nil: they need not know
+	ended      bool           // it is closed, or is being closed
+	reason     error          // why the Server was ended, for its clients; nil: they need not know
 }
 
 // ID names the Server among those of its Pool. It is known once the Server is dialled.
