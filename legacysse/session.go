@@ -40,8 +40,8 @@ type session struct {
 	owner string          // the principal that opened it; "" when nobody was authenticated (SS4)
 	ctx   context.Context // of the bridge.Handler
 
-	in             postQueue
-	out            *sendqueue.Queue
+	in             postQueue        // what the client POSTs, for Receive
+	out            *sendqueue.Queue // what waits for the event stream
 	revision       clientstate.NegotiatedVersion
 	serverRequests clientstate.ServerRequests // those that the client has not answered
 	lastActive     atomic.Int64               // when a message last went either way, Unix nanoseconds
@@ -51,9 +51,9 @@ type session struct {
 	taking      context.Context // done when nothing more is taken from the client: at the end of life at the latest
 	stopTaking  context.CancelFunc
 	endOnce     sync.Once
-	onEnd       func() // called by end, once: takes the session out of the Handler
-	origin      observe.SessionOrigin
-	closing     context.Context // done when the owner has closed the session
+	onEnd       func()                // called by end, once: takes the session out of the Handler
+	origin      observe.SessionOrigin // what observers are told of the session
+	closing     context.Context       // done when the owner has closed the session
 	close       context.CancelFunc
 	streamEnded chan struct{} // closed when the event stream has ended
 }
@@ -76,6 +76,7 @@ func newSession(owner string) *session {
 // logName names the session in the log, where its id would be a key to it.
 func (s *session) logName() string { return s.origin.Tag(s.id[:6]) }
 
+// touch notes that a message goes, in either direction.
 func (s *session) touch() { s.lastActive.Store(time.Now().UnixNano()) }
 
 // idleTime returns for how long no message went either way.

@@ -105,6 +105,7 @@ func NewConn(r io.Reader, w io.Writer, closer func() error, opts Options) *Conn 
 	return newConn(r, w, closer, opts, false)
 }
 
+// newConn is NewConn. mayAbandon is that of newSource.
 func newConn(r io.Reader, w io.Writer, closer func() error, opts Options, mayAbandon bool) *Conn {
 	if opts.MaxMessageSize <= 0 {
 		opts.MaxMessageSize = defaultMaxMessageSize

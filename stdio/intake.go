@@ -23,7 +23,7 @@ var (
 // intakeGuard bounds what the lines of one client may take: memory, and time. What is
 // in one chunk does not count. It belongs to who reads the lines. nil bounds nothing.
 type intakeGuard struct {
-	share        *budget.Share
+	share        *budget.Share    // what the lines hold of the budget
 	chunkTimeout time.Duration    // for each chunk of a line to arrive in; 0 or negative: no limit
 	slowTimer    *lazytimer.Timer // is set while a line arrives
 	dueSize      int              // how long the line has to be when slowTimer goes off; 0: it is not set

@@ -67,8 +67,8 @@ type SocketServer struct {
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
-	refusing  int // connections that are being refused
-	closing   bool
+	refusing  int  // connections that are being refused
+	closing   bool // Close was called: no more listeners and connections are taken
 }
 
 // NewSocketServer makes a SocketServer that gives each connection, as a bridge.Conn, to
@@ -95,8 +95,9 @@ func NewSocketServer(server bridge.Handler, opts ServerOptions) *SocketServer {
 
 // Serve takes connections from l. It returns nil when the SocketServer or l was closed, or
 // the error that l ended with, and closes l. It may be called for several listeners at a
-// time. Who may connect is for l to say. The deadlines of l's connections must work. If
-// they have no CloseWrite method, Close does not wait until the client has read everything.
+// time. Who may connect is for l to say. The deadlines of l's connections must work. A
+// connection without a CloseWrite method is closed without a wait for the client to read
+// what it was sent.
 func (s *SocketServer) Serve(l net.Listener) error {
 	defer l.Close()
 	if !s.addListener(l) {

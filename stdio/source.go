@@ -55,9 +55,9 @@ func interruption(err error) error {
 // read cannot be ended, with the process.
 type backgroundSource struct {
 	r          io.Reader
-	mayAbandon bool
-	requests   chan []byte
-	results    chan readResult
+	mayAbandon bool            // see newSource
+	requests   chan []byte     // where run is to read to, one read for each
+	results    chan readResult // of those reads
 
 	mu      sync.Mutex
 	started bool
@@ -67,6 +67,7 @@ type backgroundSource struct {
 	ended   chan struct{} // closed when the goroutine has ended
 }
 
+// readResult is what one Read has returned.
 type readResult struct {
 	n   int
 	err error
@@ -143,13 +144,13 @@ func (s *backgroundSource) wait() {
 // watching a context from call to call, because registering with one costs
 // more than a small read.
 type interrupter struct {
-	setDeadline func(time.Time) error
+	setDeadline func(time.Time) error // of the file, for reads or for writes
 
 	mu          sync.Mutex
 	watchedDone <-chan struct{} // of the context that is watched; nil: none
-	stopWatch   func() bool
-	expired     bool // the deadline is in the past since that context ended
-	closed      bool // the deadline is in the past for good
+	stopWatch   func() bool     // ends the watch over that context; nil: there is none
+	expired     bool            // the deadline is in the past since that context ended
+	closed      bool            // the deadline is in the past for good
 }
 
 var longAgo = time.Unix(1, 0)
@@ -171,6 +172,7 @@ func (i *interrupter) watch(ctx context.Context) bool {
 	return true
 }
 
+// expire ends reads and writes because the context with this Done has ended.
 func (i *interrupter) expire(done <-chan struct{}) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -160,6 +160,7 @@ func (c *call) likelihood() (rank int) {
 // guards them; the zero value is empty.
 type sentRequests map[jsonrpc.ID]*stream
 
+// add notes that the request with this id travels on st.
 func (r *sentRequests) add(id jsonrpc.ID, st *stream) {
 	if *r == nil || len(*r) >= maxDeferred { // a client that answers nothing: forget
 		*r = make(sentRequests)

@@ -10,7 +10,7 @@ import (
 // come (LI7). One timer is for all of them: one for each would wake a thread
 // for nearly each of them. The session's lock guards it, but not its timer.
 type commitTimer struct {
-	shortWait commitQueue
+	shortWait commitQueue     // all other POSTs
 	longWait  commitQueue     // initialize, and what a stateless POST asks: they have longer
 	timer     lazytimer.Timer // calls session.commitDueStreams
 }

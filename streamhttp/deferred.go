@@ -60,7 +60,7 @@ func (d *deferredMessages) clear() {
 // deferredNotifications is a bounded list, oldest first. The zero value is empty.
 type deferredNotifications struct {
 	list  []jsonrpc.Message
-	bytes int
+	bytes int // of list
 }
 
 // fits reports whether m can be added.

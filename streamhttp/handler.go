@@ -343,6 +343,7 @@ func refuse(w http.ResponseWriter, r *http.Request, rule string, status int, tex
 	httpserve.Refuse(w, r, rule, status, text)
 }
 
+// refuseID is refuse with an id; the zero id is that of no request.
 func refuseID(w http.ResponseWriter, r *http.Request, rule string, status int, id jsonrpc.ID, text string) {
 	httpserve.WriteError(w, r, rule, status, jsonrpc.CodeInvalidRequest, id, text)
 }

@@ -16,7 +16,7 @@ import (
 // serverOutbox is what a POST still has to pass to the server. The zero serverOutbox is empty.
 type serverOutbox struct {
 	s         *session
-	messages  []jsonrpc.Message
+	messages  []jsonrpc.Message     // those that the server has not got, in order
 	queued    *pendingMessage       // the first of them, in the queue of the session; nil: it is not
 	passedAny bool                  // the server has got a message
 	share     *httpserve.BodyMemory // what the body takes of the budget; goes with the last message

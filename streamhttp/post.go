@@ -293,6 +293,7 @@ func (h *Handler) writeJSON(w http.ResponseWriter, events []event, batch []jsonr
 // maxSmallReply is how much net/http keeps until the handler returns.
 const maxSmallReply = 2048
 
+// writeBody writes a JSON reply. One that net/http does not keep is written with StallAfter as its limit.
 func (h *Handler) writeBody(w http.ResponseWriter, body []byte) {
 	if len(body) > maxSmallReply { // net/http counts what is shorter itself
 		w.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}

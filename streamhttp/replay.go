@@ -15,7 +15,7 @@ type replayStore struct {
 	maxBytes    int
 	maxCount    int
 	maxEventAge time.Duration
-	bytes       int
+	bytes       int       // of all events that are kept
 	ageOrder    []*stream // one entry for each event kept, oldest first
 }
 

@@ -14,8 +14,8 @@ type reply struct {
 	http.ResponseWriter
 	begun bool // it has a status; guarded by exchange.mu
 
-	mu           sync.Mutex // never held during a write
-	writing      bool
+	mu           sync.Mutex      // never held during a write
+	writing      bool            // between beginWrite and endWrite
 	writes       uint64          // how many writes have begun
 	watchedDone  <-chan struct{} // Done of the context at whose end a write is broken off
 	unwatch      func() bool     // ends the watch over that context; nil: there was none

@@ -58,6 +58,7 @@ func (q *requestFacts) readMeta(meta []byte) {
 	}
 }
 
+// setMember keeps the value of a member in field, and notes a key that stands twice.
 func (q *requestFacts) setMember(field *[]byte, member jsonrpc.Member) {
 	if *field != nil {
 		q.duplicateKey = member.Key

@@ -37,10 +37,10 @@ type session struct {
 	id     string
 	owner  string // the principal that opened it; "" when nobody was authenticated (LI25)
 	opts   *HandlerOptions
-	posts  *postQueue
-	done   chan struct{} // closed by end
-	onEnd  func()        // called by end, once: takes the session out of the Handler
-	origin observe.SessionOrigin
+	posts  *postQueue            // what the client POSTs, for Receive
+	done   chan struct{}         // closed by end
+	onEnd  func()                // called by end, once: takes the session out of the Handler
+	origin observe.SessionOrigin // what observers are told of the session
 
 	mu              sync.Mutex // guards all that follows
 	ended           bool
@@ -121,6 +121,8 @@ func (s *session) Close(error) error {
 	return nil
 }
 
+// end ends the session, and answers its open calls with the text why. The first call counts. The
+// caller holds no lock.
 func (s *session) end(why string) {
 	s.mu.Lock()
 	if s.ended {

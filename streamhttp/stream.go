@@ -9,7 +9,7 @@ import (
 
 // event is one message on its way to a client, or kept after it was written.
 type event struct {
-	seq     uint64
+	seq     uint64    // its number in the stream; the first is 1
 	keptAt  time.Time // when it was kept for replay
 	line    []byte    // the message without line breaks between its tokens
 	kind    jsonrpc.Kind
@@ -22,12 +22,12 @@ type event struct {
 //
 // The session's lock guards every field.
 type stream struct {
-	key           uint64 // the first half of its event ids; unique in the session
-	isStandalone  bool   // a standalone GET stream; otherwise born of a POST
-	owedResponses int    // responses still to come on a POST's stream
-	observedName  string // name, once StreamOf has returned it
-	nextSeq       uint64 // sequence number of the next event; the first is 1
-	pending       []event
+	key           uint64        // the first half of its event ids; unique in the session
+	isStandalone  bool          // a standalone GET stream; otherwise born of a POST
+	owedResponses int           // responses still to come on a POST's stream
+	observedName  string        // name, once StreamOf has returned it
+	nextSeq       uint64        // sequence number of the next event; the first is 1
+	pending       []event       // not written yet, oldest first
 	keptEvents    []event       // written before, kept for replay, oldest first
 	keptBytes     int           // of keptEvents
 	pendingBytes  int           // of pending

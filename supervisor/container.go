@@ -25,9 +25,9 @@ type container struct {
 	Globals []string // the client's arguments before the command
 	Env     []string // the client's environment
 	Dir     string   // the client's working directory
-	IDFile  string
-	Private bool // the directory of IDFile is ours, and IDFile the only file in it
-	Remove  bool // the engine removes the container when it has ended
+	IDFile  string   // the client writes the container's id into it
+	Private bool     // the directory of IDFile is ours, and IDFile the only file in it
+	Remove  bool     // the engine removes the container when it has ended
 
 	key         int                        // names the container to the watchdog
 	onContainer func(id string, err error) // Spec.OnContainer

@@ -43,6 +43,7 @@ func Environ(policy string, extra []string) ([]string, error) {
 	return environ(os.Environ(), policy, extra)
 }
 
+// environ is Environ with our variables as an argument.
 func environ(ours []string, policy string, extra []string) ([]string, error) {
 	pass, err := parsePolicy(policy)
 	if err != nil {

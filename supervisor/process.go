@@ -216,8 +216,8 @@ func (p *Process) StderrTail() []string { return p.stderrLines.lastLines() }
 
 // stdio is the three streams of a child, both ends of each.
 type stdio struct {
-	childEnds             [3]*os.File
-	stdin, stdout, stderr *os.File
+	childEnds             [3]*os.File // its stdin, stdout and stderr
+	stdin, stdout, stderr *os.File    // our ends
 }
 
 // openStdio makes the pipes, which os/exec could also do: but os/exec closes our ends when

@@ -112,6 +112,7 @@ func (c *child) reapZombie() {
 	}
 }
 
+// release closes the pidfd, and lets go of the starter thread. It is called once, after reapZombie.
 func (c *child) release() {
 	if c.pidfd != nil {
 		_ = c.pidfd.Close()
@@ -124,6 +125,7 @@ func (c *child) release() {
 // locked to its thread, starts all children and lives while there is any child.
 var startThread starter
 
+// A starter runs functions on one thread, which lives while it is used.
 type starter struct {
 	mu    sync.Mutex
 	users int           // children that have not been released; 0: there is no thread
@@ -154,6 +156,7 @@ func (s *starter) run(ctx context.Context, f func()) error {
 	}
 }
 
+// release lets go of the thread that run has kept.
 func (s *starter) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,6 +167,7 @@ func (s *starter) release() {
 	}
 }
 
+// serveStarts is the goroutine of a starter's thread.
 func serveStarts(jobs <-chan func(), ended chan<- struct{}) {
 	defer close(ended)
 	runtime.LockOSThread()
@@ -209,7 +213,7 @@ func markerOf(pid int) (marker string, sure bool) {
 
 // A procStat is the part of /proc/PID/stat that we use.
 type procStat struct {
-	state      byte
+	state      byte // the letter that ps shows: R, S, Z and so on
 	ppid, pgid int
 }
 

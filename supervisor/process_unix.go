@@ -63,7 +63,7 @@ var children childTable
 // whoever holds the lock may signal any pid in the table.
 type childTable struct {
 	mu            sync.Mutex
-	ownPIDs       map[int]bool
+	ownPIDs       map[int]bool      // children that this package has started and not reaped
 	orphans       map[int]string    // adopted children and their markers, see reaper_linux.go
 	markerless    map[int]time.Time // orphans that have no marker yet, and since when
 	adoptsOrphans bool              // Subreap was called
@@ -136,6 +136,7 @@ func (c *child) isGone() bool {
 	return none && !unsure
 }
 
+// forgetGroup notes that the group is empty: its id is never signalled again.
 func (c *child) forgetGroup() {
 	c.groupGone.Store(true)
 	watchdog.remove(c.pid)

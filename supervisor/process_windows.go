@@ -19,7 +19,7 @@ type child struct {
 	pid    int
 	proc   *os.Process
 	job    windows.Handle
-	killed atomic.Bool
+	killed atomic.Bool // kill was called
 }
 
 func startChild(_ context.Context, path string, s *Spec, files [3]*os.File) (*child, error) {

@@ -78,6 +78,8 @@ const (
 	orphanWait = 2 * time.Second
 )
 
+// endAllOrphans sends SIGTERM and then SIGKILL to all orphans, and returns when none is left, or after twice
+// orphanWait.
 func endAllOrphans() {
 	for _, sig := range []syscall.Signal{unix.SIGTERM, unix.SIGKILL} {
 		sent := map[int]bool{}

@@ -65,6 +65,7 @@ func (l *stderrLines) copyFrom(r io.Reader) {
 	}
 }
 
+// emit puts a line into the tail, and hands it to onLine.
 func (l *stderrLines) emit(line []byte) {
 	if len(line) > MaxStderrLine { // a line without \r may be one byte longer and still fit the buffer
 		line = append(line[:MaxStderrLine-len(cutMark)], cutMark...)

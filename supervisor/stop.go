@@ -34,12 +34,12 @@ func (w StopWaits) withDefaults() StopWaits {
 
 // A stopStep is one row of the stop table.
 type stopStep struct {
-	name   string
+	name   string // for Spec.OnStop
 	action func()
 	// onStrays is called repeatedly during the wait. It signals descendants that were not
 	// known before, each once. May be nil.
 	onStrays func()
-	wait     time.Duration
+	wait     time.Duration // how long until the next step
 }
 
 // stopSteps is what Stop does, in this order, until everything has ended.
@@ -78,6 +78,7 @@ func (p *Process) Kill() error {
 	return p.stopErr
 }
 
+// runStop takes the steps of Stop until everything has ended.
 func (p *Process) runStop() error {
 	gone := false
 	p.stopAsked.Store(true)

@@ -24,8 +24,8 @@ var watchdog watchdogPipe
 // and "]KEY" a container. At the end of the pipe the watchdog kills what is left.
 type watchdogPipe struct {
 	mu      sync.Mutex
-	w       *os.File // nil: no watchdog
-	lastKey atomic.Int64
+	w       *os.File     // nil: no watchdog
+	lastKey atomic.Int64 // the key of the container that was added last
 }
 
 func (d *watchdogPipe) add(pgid int, marker string) {
@@ -61,8 +61,8 @@ func (d *watchdogPipe) writeLine(line string) {
 
 // A guardedSet is the set of process groups and containers that the watchdog kills in the end.
 type guardedSet struct {
-	groups     map[int]string // process groups and their markers
-	containers map[int]container
+	groups     map[int]string    // process groups and their markers
+	containers map[int]container // by key
 }
 
 func newGuardedSet() guardedSet {

@@ -31,7 +31,7 @@ const (
 )
 
 var (
-	errClosed    = errors.New("ws: the connection is closed")
+	errClosed    = errors.New("ws: the connection is closed") // our own side has closed it
 	errNoMessage = errors.New("ws: send of an invalid message")
 )
 
@@ -71,11 +71,11 @@ type conn struct {
 	wire *wire
 
 	reader       reader
-	in           inbound
+	in           inbound     // what the peer has sent, for Receive
 	tokenExpired atomic.Bool // the client's token has expired: no message of the client is handed on any more
 	// delivering is held while a message of the peer is put into in, also while in has no room.
 	delivering sync.Mutex
-	out        *sendqueue.Queue
+	out        *sendqueue.Queue // what waits to be written
 
 	writing      sync.Mutex      // held while messages are put into the wire
 	peerHasTaken func() bool     // whether the peer has taken all that was written; nil: that is never known

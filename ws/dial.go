@@ -118,7 +118,7 @@ type handshake struct {
 // rest of the reply valid: of an invalid reply the library would read the body, for up to 3 s.
 type upgradedBody struct {
 	*wire
-	validated atomic.Bool
+	validated atomic.Bool // the library has found the reply valid
 }
 
 // Read implements io.Reader.

@@ -22,7 +22,7 @@ type inbound struct {
 
 // heldMessage is the share of a budget that the n-th message holds.
 type heldMessage struct {
-	number int
+	number int // the message's, counted by deliveredCount
 	share  *budget.Share
 }
 

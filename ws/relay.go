@@ -49,6 +49,7 @@ type sessionRenewal struct {
 	changed     []jsonrpc.Message // what the client is told of the new session, with NotifyAfterRenewal
 }
 
+// run renews the session. nil: the connection can be used.
 func (p *sessionRenewal) run() *httpdial.Fault {
 	f := p.r.ledger.RenewSession(p.r.Context(), p, remoteconn.RenewalOptions{Server: p.r.opts.Server, InitializeTimeout: renewInitializeTimeout, Log: p.r.opts.Logger})
 	if f == nil {

@@ -64,9 +64,9 @@ var errStalled = errors.New("it takes nothing of what it is sent")
 // The gathering is bounded because the owner flushes as soon as a chunk has gathered, and
 // after each frame of a message that has several.
 type wire struct {
-	rwc          io.ReadWriteCloser
-	stallTimeout time.Duration   // how long one write may take until the stream is cut. 0 or negative: for ever
-	stallTimer   lazytimer.Timer // is set while something is being written
+	rwc          io.ReadWriteCloser // the connection
+	stallTimeout time.Duration      // how long one write may take until the stream is cut. 0 or negative: for ever
+	stallTimer   lazytimer.Timer    // is set while something is being written
 	created      time.Time
 
 	readStart atomic.Int64 // elapsed when the Read began that is under way; 0: none is
@@ -226,6 +226,7 @@ func (w *wire) drain() error {
 	return w.err
 }
 
+// writeOut writes p in chunks, each within the stall timeout.
 func (w *wire) writeOut(p []byte) error {
 	for len(p) > 0 {
 		n := min(len(p), chunkSize)

@@ -17,7 +17,7 @@ const maxOpenIDs = 1000
 // goroutines.
 type ServerRequests struct {
 	mu      sync.Mutex
-	openIDs map[jsonrpc.ID]struct{}
+	openIDs map[jsonrpc.ID]struct{} // of the requests that the client has not answered
 }
 
 // NoteSent looks at a message on its way to the client, before the client can know

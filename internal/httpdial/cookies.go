@@ -23,7 +23,7 @@ type cookieStore struct {
 	hasAny atomic.Bool // a cookie was set; it may have expired
 
 	mu      sync.Mutex
-	jar     *cookiejar.Jar
+	jar     *cookiejar.Jar  // nil: no cookie was set
 	setKeys map[string]bool // by name, domain and path: all that were set
 }
 

@@ -49,7 +49,7 @@ const missingTokenHint = `the Authorization header that was sent ends after "Bea
 // nothing of what messages contain, but for what the server itself has said, in Text and
 // ServerError. It is not changed any more once it is handed on.
 type Fault struct {
-	Reason      string
+	Reason      string          // one of the constants above, or one of a transport's own
 	Status      int             // HTTP status, 0: none
 	SuspectPath string          // of the URL, without what may be a key, if it may be the wrong one
 	Code        int             // of the error response; 0: jsonrpc.CodeInternalError

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	firstBackoff  = 250 * time.Millisecond
+	firstBackoff  = 250 * time.Millisecond // see Backoff
 	maxBackoff    = 30 * time.Second
 	maxRetryAfter = time.Minute // of what the server says, how much is waited for
 )

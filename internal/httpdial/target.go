@@ -54,7 +54,7 @@ type Target struct {
 	// Session is that of the TargetOptions.
 	Session *observe.Session
 
-	closeIdle func()
+	closeIdle func() // closes idle connections of a Transport of its own
 }
 
 // NewTarget checks the address and the headers. It makes no network call. User and

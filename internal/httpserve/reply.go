@@ -22,6 +22,7 @@ func WriteError(w http.ResponseWriter, r *http.Request, rule string, status, cod
 	writeError(w, r, status, code, id, text)
 }
 
+// writeError is WriteError without a word to the Observer.
 func writeError(w http.ResponseWriter, r *http.Request, status, code int, id jsonrpc.ID, text string) {
 	if id.IsZero() && r.Header.Get("Mcp-Protocol-Version") < "2025-11-25" {
 		id = jsonrpc.NullID

@@ -40,9 +40,9 @@ type conn struct {
 	wg        sync.WaitGroup
 	closeOnce sync.Once
 
-	mu             sync.Mutex // guards what follows and is never held while waiting
-	closed         bool
-	current        *transportConn
+	mu             sync.Mutex        // guards what follows and is never held while waiting
+	closed         bool              // Close has begun
+	current        *transportConn    // where messages go now
 	openRequests   []*request        // what the next transportConn would have to be asked again; mostly none
 	pendingAnswers []jsonrpc.Message // for Receive: answers to requests that no transportConn answers
 }
@@ -155,6 +155,7 @@ func (c *conn) sendRequest(ctx context.Context, l *transportConn, r *request) er
 	return err
 }
 
+// sendTo sends m to l, as soon as l is ready.
 func (c *conn) sendTo(ctx context.Context, l *transportConn, m jsonrpc.Message) error {
 	if err := c.wait(ctx, l.ready); err != nil {
 		return err

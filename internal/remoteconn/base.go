@@ -30,14 +30,14 @@ const (
 // A Conn ends in one of two ways: by Close, or by itself (End). Then Context is done, and
 // Receive returns why.
 type Base struct {
-	ctx          context.Context
+	ctx          context.Context // see Context; the cause is ErrClosed, or the error of End
 	cancel       context.CancelCauseFunc
-	inbox        bridge.Inbox
+	inbox        bridge.Inbox // what the server has said, for Receive
 	shutdownOnce sync.Once
 
-	mu     sync.Mutex // is held for a moment only: a caller may hold locks of its own
-	closed bool
-	wg     sync.WaitGroup
+	mu     sync.Mutex     // is held for a moment only: a caller may hold locks of its own
+	closed bool           // Shutdown has begun
+	wg     sync.WaitGroup // of Go
 }
 
 // Init makes the Base ready for use.

@@ -36,8 +36,8 @@ type Ledger[C Call, S comparable] struct {
 	// meanwhile.
 	InitializeGate chan struct{}
 
-	calls           map[jsonrpc.ID]C
-	clientCallCount int // how many of them are the client's
+	calls           map[jsonrpc.ID]C // the requests in progress
+	clientCallCount int              // how many of them are the client's
 }
 
 // RefusalOf says why the client's request m is not to be sent, by the rules that all transports

@@ -56,6 +56,7 @@ func (l *Ledger[C, S]) RenewSession(ctx context.Context, s ReplacementSession, r
 	return nil
 }
 
+// initialize is the part of RenewSession up to the notification initialized.
 func (l *Ledger[C, S]) initialize(ctx context.Context, s ReplacementSession, r RenewalOptions, initialize, initialized jsonrpc.Message) *httpdial.Fault {
 	if r.InitializeTimeout > 0 {
 		var cancel context.CancelFunc

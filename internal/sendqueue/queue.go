@@ -19,7 +19,7 @@ type Queue struct {
 	ready                 chan struct{} // holds one element when something was queued, or the Queue was closed
 
 	mu          sync.Mutex
-	texts       [][]byte
+	texts       [][]byte      // oldest first
 	queuedBytes int           // of texts
 	closeErr    error         // why nothing is queued any more
 	roomFreed   chan struct{} // is closed when there may be room, or no more ever; nil: nobody waits for it

@@ -209,6 +209,7 @@ func readRefusal(peer *httpdial.Peer, resp *http.Response) *httpdial.Fault {
 	return fault
 }
 
+// readCloser reads from one thing and closes another.
 type readCloser struct {
 	io.Reader
 	io.Closer

@@ -122,6 +122,7 @@ func (c *ModernClient) Dial(ctx context.Context) (bridge.Conn, error) {
 	return conn, nil
 }
 
+// dial is Dial without a look at the end of ctx.
 func (c *ModernClient) dial(ctx context.Context) (*modernConn, error) {
 	opts := c.Options.withDefaults()
 	header := maps.Clone(opts.Header)

@@ -129,6 +129,7 @@ func (c *modernConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
+// sendRequest is Send for a request.
 func (c *modernConn) sendRequest(ctx context.Context, m jsonrpc.Message) error {
 	if err := c.requestSlots.Acquire(ctx, &c.Base); err != nil {
 		return err

@@ -16,14 +16,14 @@ import (
 // modernAttempt is how a request is put to the server, and what has been tried.
 type modernAttempt struct {
 	msg           jsonrpc.Message // the call's, or with another id
-	version       string
-	hasName       bool       // there is an Mcp-Name
-	name          string     // what Mcp-Name says
-	rawName       bool       // Mcp-Name says it as it is, not as base64
-	tool          modernTool // of a tools/call, as far as known
-	hasEmptyParam bool       // one of the Mcp-Params is empty
-	emptyAsBase64 bool       // an empty Mcp-Param goes as the base64 of nothing
-	header        http.Header
+	version       string          // what the version header says
+	hasName       bool            // there is an Mcp-Name
+	name          string          // what Mcp-Name says
+	rawName       bool            // Mcp-Name says it as it is, not as base64
+	tool          modernTool      // of a tools/call, as far as known
+	hasEmptyParam bool            // one of the Mcp-Params is empty
+	emptyAsBase64 bool            // an empty Mcp-Param goes as the base64 of nothing
+	header        http.Header     // made of the above, see headerOf
 
 	resent        bool // it was sent again because the reply was lost
 	busyRetries   int  // how often because the server was busy

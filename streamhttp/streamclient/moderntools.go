@@ -40,7 +40,7 @@ type modernTool struct {
 // headers says so (ME4).
 type modernTools struct {
 	mu              sync.Mutex
-	lastLearnedSeq  uint64
+	lastLearnedSeq  uint64 // learnedSeq of what was learned last
 	byName          map[string]modernTool
 	listing         *modernListing // not nil while the bridge asks for the list itself
 	noListingBefore time.Time      // until then the bridge does not ask for it, see modernListPause
@@ -49,8 +49,8 @@ type modernTools struct {
 // modernListing is one walk through the server's list of tools.
 type modernListing struct {
 	began time.Time
-	done  chan struct{}
-	ok    bool // the server has answered; to be read after done
+	done  chan struct{} // closed when the walk has ended
+	ok    bool          // the server has answered; to be read after done
 }
 
 // lookUp returns what was learned of a tool after afterSeq. If that is nothing, it returns the

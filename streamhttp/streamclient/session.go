@@ -112,10 +112,10 @@ type renewer struct {
 // repair is the attempt of the bridge to get a session that the client
 // takes for granted. There is one at a time.
 type repair struct {
-	ctx            context.Context
-	stop           context.CancelFunc
-	firstAttempted chan struct{} // closed after an attempt that is made at once; InitializeGate during that attempt
-	retryNow       chan struct{} // ends the wait before the next attempt
+	ctx            context.Context    // done when the repair is over, the client initializes by itself, or the Conn ends
+	stop           context.CancelFunc // ends ctx
+	firstAttempted chan struct{}      // closed after an attempt that is made at once; InitializeGate during that attempt
+	retryNow       chan struct{}      // ends the wait before the next attempt
 
 	fault       *httpdial.Fault // of the last attempt
 	putOffs     int             // attempts that were put off so far

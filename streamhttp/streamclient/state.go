@@ -21,10 +21,10 @@ type state struct {
 // server without sessions: then id is empty.
 type session struct {
 	id             string
-	ctx            context.Context // of its standalone stream; done when the session is over. Its POSTs have the ctx of their call, and go on
-	stop           context.CancelFunc
-	listenAnswered chan struct{} // closed when the server has answered the first GET
-	noListenStream chan struct{} // closed when the server offers no standalone stream
+	ctx            context.Context    // of its standalone stream; done when the session is over. Its POSTs have the ctx of their call, and go on
+	stop           context.CancelFunc // ends ctx
+	listenAnswered chan struct{}      // closed when the server has answered the first GET
+	noListenStream chan struct{}      // closed when the server offers no standalone stream
 
 	version     string // negotiated, "" until the result is there
 	initialized bool   // it was told notifications/initialized
@@ -143,6 +143,7 @@ func isClosed(ch <-chan struct{}) bool {
 	}
 }
 
+// closedChannel is what a message waits for that has no other ahead of it.
 var closedChannel = func() <-chan struct{} {
 	ch := make(chan struct{})
 	close(ch)
