@@ -85,8 +85,8 @@ func (in *intakeGuard) expectChunk(size int) {
 	in.slowTimer.SetAfter(in.chunkTimeout)
 }
 
-// noteLineArrived stops slowTimer: all of a line has arrived, or nobody reads the line now.
-func (in *intakeGuard) noteLineArrived() {
+// clearSlowTimer stops slowTimer: all of a line has arrived, or nobody reads the line now.
+func (in *intakeGuard) clearSlowTimer() {
 	if in != nil && in.dueSize > 0 {
 		in.dueSize = 0
 		in.slowTimer.Clear()

@@ -100,7 +100,7 @@ func (l *lines) await(ctx context.Context) error {
 		l.w += n
 		switch {
 		case errors.Is(err, errInterrupted):
-			l.intake.noteLineArrived() // nobody waits for it now
+			l.intake.clearSlowTimer() // nobody waits for it now
 			return err
 		case err != nil:
 			l.err = err
@@ -119,7 +119,7 @@ func (l *lines) take() (line, error) {
 	if end < l.w { // else the stream has ended without a line feed
 		next++
 	}
-	l.intake.noteLineArrived()
+	l.intake.clearSlowTimer()
 	ln := line{size: l.lineSize(end)}
 	if ln.size > l.max {
 		l.dropUntil(end)

@@ -182,8 +182,8 @@ type handshake struct {
 	gotInitialized bool   // notifications/initialized has arrived (LI29)
 
 	// Of a stateless POST, in which the bridge itself initializes the server:
-	ownInitializePending bool // the bridge's own initialize request is not answered with a result (yet)
-	rejected             bool // the bridge's own initialize request was answered with an error
+	ownInitializePending  bool // the bridge's own initialize request is not answered with a result (yet)
+	ownInitializeRejected bool // the bridge's own initialize request was answered with an error
 }
 
 // noteAccepted takes note of the result of initialize.

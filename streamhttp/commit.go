@@ -12,7 +12,7 @@ import (
 type commitTimer struct {
 	shortWait commitQueue     // all other POSTs
 	longWait  commitQueue     // initialize, and what a stateless POST asks: they have longer
-	timer     lazytimer.Timer // calls session.commitDueStreams
+	timer     lazytimer.Timer // calls session.markDueStreams
 }
 
 // schedule has st committed after wait.
@@ -22,12 +22,11 @@ func (c *commitTimer) schedule(st *stream, queue *commitQueue, wait time.Duratio
 	c.timer.SetAtLatest(st.commitAt)
 }
 
-// commitDueStreams marks the streams whose time has come (see commitQueue.commitDueStreams), and sets the
-// timer for the others.
-func (c *commitTimer) commitDueStreams() {
+// markDueStreams calls markDueStreams of both queues, and sets the timer for the next stream.
+func (c *commitTimer) markDueStreams() {
 	now := time.Now()
 	for _, q := range [...]*commitQueue{&c.shortWait, &c.longWait} {
-		if next := q.commitDueStreams(now); !next.IsZero() {
+		if next := q.markDueStreams(now); !next.IsZero() {
 			c.timer.SetAtLatest(next)
 		}
 	}
@@ -46,10 +45,10 @@ func (q *commitQueue) add(st *stream) {
 	q.last = st
 }
 
-// commitDueStreams sets commitIsDue of the streams whose time has come, and wakes the POSTs that read
+// markDueStreams sets commitIsDue of the streams whose time has come, and wakes the POSTs that read
 // them: these commit. It forgets streams that need no commit any more. next is the time for
 // the next stream; zero: there is none.
-func (q *commitQueue) commitDueStreams(now time.Time) (next time.Time) {
+func (q *commitQueue) markDueStreams(now time.Time) (next time.Time) {
 	for st := q.first; st != nil; st = q.first {
 		awaited := !st.closed && !st.committed && st.reader != nil
 		if awaited && st.commitAt.After(now) {
@@ -78,11 +77,11 @@ func (s *session) scheduleCommit(st *stream, isInitialize bool) {
 	}
 }
 
-// commitDueStreams is called by the timer: it has the replies become streams whose time has come.
-func (s *session) commitDueStreams() {
+// markDueStreams is called by the timer: it has the replies become streams whose time has come.
+func (s *session) markDueStreams() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.ended {
-		s.commits.commitDueStreams()
+		s.commits.markDueStreams()
 	}
 }

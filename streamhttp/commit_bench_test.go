@@ -23,7 +23,7 @@ func BenchmarkLate(b *testing.B) {
 				s.scheduleCommit(st, false)
 			}
 			for b.Loop() {
-				s.commitDueStreams()
+				s.markDueStreams()
 			}
 		})
 	}

@@ -161,7 +161,7 @@ var (
 // handleOwnInitializeAnswer takes in the server's answer to the bridge's own initialize request. An
 // error answers the client's requests.
 func (s *session) handleOwnInitializeAnswer(m jsonrpc.Message) {
-	s.handshake.ownInitializePending, s.handshake.rejected = m.IsError(), m.IsError()
+	s.handshake.ownInitializePending, s.handshake.ownInitializeRejected = m.IsError(), m.IsError()
 	for _, c := range s.calls.byID {
 		if m.IsError() {
 			s.push(c.stream, m.WithID(c.id))

@@ -28,7 +28,7 @@ type serverOutbox struct {
 func (o *serverOutbox) passReady() <-chan struct{} {
 	for len(o.messages) > 0 {
 		if o.queued == nil {
-			if o.passedAny && o.s.isInitializing() {
+			if o.passedAny && o.s.isOwnInitializePending() {
 				return nil
 			}
 			var share *budget.Share

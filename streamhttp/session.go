@@ -66,7 +66,7 @@ func newSession(opts *HandlerOptions, owner, version string, now time.Time) *ses
 	s.handshake.version = version
 	s.activity.idleSince = now
 	s.deferred.expiryTimer.Do = s.expireDeferredRequests
-	s.commits.timer.Do = s.commitDueStreams
+	s.commits.timer.Do = s.markDueStreams
 	return s
 }
 
@@ -189,12 +189,12 @@ func (s *session) isEstablished() bool {
 func (s *session) takesNoMore() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.ended || s.handshake.rejected
+	return s.ended || s.handshake.ownInitializeRejected
 }
 
-// isInitializing reports whether the server has not answered the bridge's own initialize
+// isOwnInitializePending reports whether the server has not answered the bridge's own initialize
 // request with a result (yet). Until then it gets none of the client's messages.
-func (s *session) isInitializing() bool {
+func (s *session) isOwnInitializePending() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.handshake.ownInitializePending
