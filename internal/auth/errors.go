@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
-// An ErrorKind says what who made a call can do about its Error.
+// An ErrorKind tells a caller what can be done about an Error.
 type ErrorKind int
 
 // The kinds of an Error. Those with an RFC section are codes of a server; the others are what this

@@ -111,8 +111,8 @@ type member struct {
 	value  hujson.Value
 }
 
-// members returns what is in an object, which messages call what. Of a key that
-// is there twice, the second one is left out.
+// members returns what is in an object; what is the object's name in messages. Of a key
+// that is there twice, the second one is left out.
 func (p *parser) members(v hujson.Value, what string) (all []member, ok bool) {
 	object, ok := v.Value.(*hujson.Object)
 	if !ok {

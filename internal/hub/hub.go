@@ -35,8 +35,8 @@ type Options struct {
 	// nothing is said of it.
 	Metadata http.Handler
 
-	// TaskIDSecret returns what ids of tasks are bound to their principals with (upstream.Spec). nil: what
-	// Guard.Tokens say.
+	// TaskIDSecret returns the secret with which ids of tasks are bound to their principals (upstream.Spec). nil: it
+	// is derived from Guard.Tokens.
 	TaskIDSecret func() []byte
 
 	// PathPrefix is a path that a reverse proxy has put in front of ours, such
@@ -66,7 +66,7 @@ type Options struct {
 	Logger hclog.Logger
 }
 
-// taskIDSecret returns what TaskIDSecret does, or what Guard.Tokens say where that is nil.
+// taskIDSecret calls TaskIDSecret. Where that is nil, it derives the secret from Guard.Tokens.
 func (o *Options) taskIDSecret() []byte {
 	if o.TaskIDSecret == nil {
 		return o.Guard.Tokens.DeriveSecret()

@@ -18,7 +18,7 @@ import (
 type processLimit struct {
 	*limiter.Limiter
 	queueTimeout time.Duration
-	flag         string // what to change if there are too few
+	flag         string // the flag that sets the limit, for errors
 }
 
 // newProcessLimit makes max places; 0 is no bound.

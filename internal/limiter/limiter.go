@@ -77,7 +77,7 @@ type Limiter struct {
 	mu              sync.Mutex
 	opts            Options
 	places          map[*Place]struct{}
-	parties         map[string]*party // that hold or wait
+	parties         map[string]*party // by name, those that hold or wait
 	waiting         int               // of all parties
 	reclaimedPlaces int               // places that were reclaimed and are not given back yet
 	grants          uint64            // places given so far
@@ -239,7 +239,7 @@ func (p *party) isBefore(other *party, held, otherHeld int) bool {
 	return p.waiting[0].order < other.waiting[0].order
 }
 
-// makeQueueRoom makes room for one more who waits, and reports whether it may.
+// makeQueueRoom reports whether one more of p may wait. To make room, it may refuse the newest waiter of another party.
 func (l *Limiter) makeQueueRoom(p *party) bool {
 	if l.waiting < l.opts.Queue || (p.held+len(p.waiting)+1)*len(l.parties) <= l.opts.Max {
 		return true

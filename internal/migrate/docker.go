@@ -13,7 +13,7 @@ var image = lazyregexp.New(`^(?:[a-z0-9.-]+(?::\d+)?/)?(?:supercorp|supercorp-ai
 
 // A dockerLine is a line of docker, or podman, that runs another program.
 type dockerLine struct {
-	imageProgram   string   // that the image has: one of programs that migrate knows
+	imageProgram   string   // the program of the image, as findProgram names it
 	options        []string // of docker
 	argsAfterImage []string // behind the image
 }

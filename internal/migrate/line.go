@@ -16,7 +16,7 @@ import (
 type Advice struct {
 	Program  string   // whose line it is; of MixedAdvice: "--x is a flag of PROGRAM"
 	Line     string   // that of mcp-bridge which does the same; values that may be secret are not repeated
-	LeftOut  []string // what Line does not have of the other one, each with the reason
+	LeftOut  []string // what Line lacks of the other line, each with the reason
 	PathHint string   // where its clients find mcp-bridge, if that is another path; "": they find it
 
 	listensEverywhere bool // the other program listens on all addresses, and Line on this machine's only

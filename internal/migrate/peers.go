@@ -249,7 +249,7 @@ type peerLine struct {
 
 // A lineScanner takes lines of one kind apart.
 type lineScanner struct {
-	countValues       func(name string, after []string) (words int, known bool) // how many words follow a flag as its value, of those after it
+	countValues       func(name string, after []string) (words int, known bool) // how many of the words after a flag are its value; known is false if the flag is not known
 	flagsAfterCommand bool                                                      // flags may follow a command, too
 }
 

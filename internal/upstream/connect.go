@@ -87,8 +87,8 @@ func (c *connector) dialLegacy(ctx context.Context) (bridge.Conn, error) {
 	return &initializingConn{Conn: c.watchAnswers(conn, f), filter: f}, nil
 }
 
-// maxFailedProbes is how many servers in a row may end at the question which era
-// they speak. An older one may do just that.
+// maxFailedProbes is how many servers in a row must have ended at the question which era
+// they speak before that is doubted: an older server may do just that.
 const maxFailedProbes = 3
 
 // checkStillModern asks a process that takes the place of one that has ended whether it

@@ -78,8 +78,8 @@ func (k *keyChooser) KeyFor(ctx context.Context, m jsonrpc.Message) (key sharing
 // clientConnKey is the key of a ctx for the Conn of the client whose requests it is for.
 type clientConnKey struct{}
 
-// withProgress returns a ctx for the question which era the server speaks. While m waits for that, its client (clientConnKey) is told what for:
-// somebody may have to sign in first. A client that does not read is not waited for.
+// withProgress returns a ctx for the question which era the server speaks. While m waits for the answer, its client (clientConnKey) is told what
+// goes on: somebody may have to sign in first. A client that does not read is not waited for.
 func (k *keyChooser) withProgress(ctx context.Context, m jsonrpc.Message) context.Context {
 	client, _ := ctx.Value(clientConnKey{}).(bridge.Conn)
 	if _, known := k.prober.Known(); known || client == nil {

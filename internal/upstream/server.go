@@ -77,9 +77,9 @@ type Spec struct {
 	// 0: it waits as long as it takes to find that out.
 	EraWaitTimeout time.Duration
 
-	// TaskIDSecret is what ids of tasks are bound to their principals with (A6): no
-	// principal may know it as a whole. If it stays the same, ids stay valid when
-	// the bridge starts anew. nil: a random one.
+	// TaskIDSecret is the secret with which ids of tasks are bound to their principals (A6).
+	// No principal may know all of it. If it stays the same, ids stay valid when the bridge
+	// starts anew. nil: a random one.
 	TaskIDSecret []byte
 
 	// Observer is told of what passes and what happens. nil: nobody is.

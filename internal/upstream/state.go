@@ -29,7 +29,7 @@ type State struct {
 
 // How a server comes to be called not ready, although it could be tried.
 const (
-	// maxFailedStarts is how many starts in a row may fail.
+	// maxFailedStarts is how many starts in a row must have failed.
 	maxFailedStarts = 3
 
 	// failureExpiry is how long the last failure counts. Where nobody is sent to a server

@@ -28,7 +28,7 @@ const (
 type Options struct {
 	Store    *tokenstore.Store // required
 	Server   string            // URL of the MCP server, http, https, ws or wss: required
-	Key      tokenstore.Key    // where it is stored, for who has that from the store; "": made of what follows
+	Key      tokenstore.Key    // its name in the store, for callers that have it from there; "": made of other Options
 	Profile  string            // tells several accounts at one server apart; "": the usual one
 	Revision auth.Revision     // of the protocol, as far as discovery differs; "": the newest
 

@@ -25,7 +25,7 @@ type clientPrompt struct {
 	initializeRequestID jsonrpc.ID // in progress, of a client that can show addresses; zero: none is
 	takesElicitRequests bool       // the session is of 2025-11-25, and its client can show addresses
 	elicitationID       string     // the id of what a legacy client was asked last; "": nothing is open
-	shownURL            string     // that it was asked to show
+	shownURL            string     // the address that it was asked to show; "": nothing is open
 	hasAccepted         bool       // the person has gone there
 
 	calls               map[jsonrpc.ID]*modernCall // those of modern clients that can show addresses, by the id of the call
@@ -43,7 +43,7 @@ type modernCall struct {
 	isSendingOutcome bool // its outcome is on its way to the client
 
 	requestState       string          // what its retry has as requestState; "": it was not answered with a question
-	shownURL           string          // that the client was asked to show
+	shownURL           string          // the address that the client was asked to show
 	outcome            jsonrpc.Message // that came before the retry; invalid: none has
 	retryID            jsonrpc.ID      // in progress; zero: none is
 	retryProgressToken jsonrpc.ID      // the progress token of the retry

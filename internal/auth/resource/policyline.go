@@ -81,8 +81,8 @@ func (p *Policy) addLine(words []string) error {
 	return nil
 }
 
-// checkScope says what is wrong with a word that stands where a scope is meant: it is none (RFC 6749, 3.3), or
-// one that nobody means.
+// checkScope says what is wrong with a word in the place of a scope: it cannot be one (RFC 6749, 3.3), or nobody
+// can mean it as one.
 func checkScope(s string) error {
 	switch {
 	case s == "->":

@@ -31,7 +31,7 @@ type verifiedToken struct {
 	jkt, x5t          string       // the key and the certificate that it is bound to (auth.Claims); "": none
 	cachedUntil       time.Time    // then it is verified again
 	issuer            *issuer      // that has signed it; nil: introspected
-	keyThumbprint     string       // that has signed it
+	keyThumbprint     string       // of the key that has signed it; "": introspected
 	keyCheckedAt      atomic.Int64 // when its key was last seen, in seconds
 }
 

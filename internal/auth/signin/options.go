@@ -176,8 +176,8 @@ func openSecretLine(flag, path string) (*secretFile[tokenstore.Secret], error) {
 	return openSecretFile(flag, path, secretLineParser(flag, path))
 }
 
-// assertionReader returns what reads a file with one line that is valid for a short time: where it cannot be read now, what it had
-// before does not count. Only what can be read once, such as a pipe, is read at the beginning, and may not come later.
+// assertionReader returns what reads a file with one line that is valid for a short time. If the file cannot be read, that is an error,
+// whatever it had before. A file that can be read only once, such as a pipe, is read now.
 func assertionReader(flag, path string) (func() (tokenstore.Secret, error), error) {
 	f := &secretFile[tokenstore.Secret]{flag: flag, path: path, parse: secretLineParser(flag, path)}
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
@@ -194,7 +194,7 @@ func assertionReader(flag, path string) (func() (tokenstore.Secret, error), erro
 	}, nil
 }
 
-// secretLineParser returns what takes the line out of a file that has one.
+// secretLineParser returns the parser of a file that has one line, a secret.
 func secretLineParser(flag, path string) func([]byte) (tokenstore.Secret, error) {
 	return func(text []byte) (tokenstore.Secret, error) {
 		line := strings.TrimSpace(string(text))

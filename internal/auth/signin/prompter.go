@@ -42,7 +42,7 @@ type Prompter struct {
 type signInStart struct {
 	done     chan struct{} // closed when the sign-in has begun, or could not
 	err      error         // once done is closed
-	progress string        // what it waits for; guarded by the lock of the Prompter
+	progress string        // what the sign-in waits for; guarded by Prompter.mu
 }
 
 // NewPrompter returns a Prompter. Close ends it.

@@ -196,7 +196,7 @@ func (s *fallbackSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	return s.sendDecisive(ctx, m)
 }
 
-// sendDecisive is Send for a message on which it depends who the server is.
+// sendDecisive is Send for a message of which isUndecisive is false.
 func (s *fallbackSink) sendDecisive(ctx context.Context, m jsonrpc.Message) error {
 	c := s.c
 	switch {

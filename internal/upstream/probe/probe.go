@@ -268,7 +268,7 @@ func (p *Prober) startLocked(client context.Context) (*inquiry, error) {
 	return q, nil
 }
 
-// tellProgress tells the clients that wait for an inquiry what that waits for.
+// tellProgress tells the clients that wait for an inquiry what the inquiry waits for.
 func (p *Prober) tellProgress(q *inquiry, text string) {
 	p.mu.Lock()
 	tells := slices.Clone(q.progressFuncs)

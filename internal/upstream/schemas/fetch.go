@@ -139,7 +139,7 @@ func listTools(ctx context.Context, conn bridge.Conn, meta era.Meta) {
 type toolLister struct {
 	conn        bridge.Conn
 	requestHead []byte             // the params of a question, but for the cursor and the end
-	pages       int64              // that were asked for: the id of the last question
+	pages       int64              // how many were asked for, which is the id of the last request
 	done        context.CancelFunc // ends Receive
 }
 

@@ -60,7 +60,7 @@ type Table struct {
 	inputSchemas map[string][]byte // input schemas by tool; nil for those without x-mcp-header
 	freshUntil   time.Time         // until then a tool that is not in inputSchemas is taken for unknown
 	listVersion  uint64            // how often the list has changed
-	fetch        *fetch            // that goes on; nil: none does
+	fetch        *fetch            // in progress; nil: there is none
 }
 
 // input returns what is known of a tool. fresh: a tool that is not known does not exist.

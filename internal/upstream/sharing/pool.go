@@ -88,7 +88,7 @@ type Pool struct {
 	mu               sync.Mutex
 	closed           error // why nobody may join any more; nil: everybody may
 	servers          map[Key]*Server
-	starting         map[Key]chan struct{} // that are being made, each closed when that is done
+	starting         map[Key]chan struct{} // of servers that are being made; closed when the server is there, or will not be
 	serversByID      map[string]*Server
 	lastServerNumber int // the id of the server that was made last
 }
