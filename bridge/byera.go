@@ -85,7 +85,7 @@ type eraSplit struct {
 	bothStarted   atomic.Bool        // both have been started; set under mu
 
 	receiver    sync.WaitGroup     // the Receive for both
-	stopReceive context.CancelFunc // ends it; nil: there is none
+	stopReceive context.CancelFunc // ends the Receive for both; nil: there is none
 
 	mu           sync.Mutex
 	halves       [2]eraClientConn              // by legacyHalf and modernHalf
@@ -110,7 +110,7 @@ type eraClientConn struct {
 	pending *jsonrpc.Message // of its Receive
 }
 
-// run serves the client, and tells the other half when it is over.
+// run runs the Handler of this half, and then finishHandler.
 func (h *eraClientConn) run() error {
 	err := h.handler.ServeConn(h.ctx, h)
 	h.finishHandler()
@@ -169,7 +169,7 @@ func (h *eraClientConn) endOtherHalf() (last bool) {
 	return true
 }
 
-// refuse answers a request whose Handler has returned.
+// refuse answers a request that no Handler takes any more. Other messages it ignores.
 func (h *eraClientConn) refuse(m jsonrpc.Message) {
 	if m.Kind() != jsonrpc.Request {
 		return

@@ -47,7 +47,7 @@ type callList struct {
 type PendingCall struct {
 	Ctx      context.Context // of the conversation
 	Method   string
-	ID       jsonrpc.ID // as the client has spelled it; of a server's request: as the client is asked
+	ID       jsonrpc.ID // of a client's request: as the client spells it; of a server's: as the client is asked
 	ByServer bool       // the server has asked the client
 	Since    time.Time
 	Note     any // what Visit has noted; nil: nothing
@@ -161,7 +161,7 @@ func (l *callList) remove(p *pendingEntry) {
 	l.count--
 }
 
-// remove takes a call out, if it is there. It comes before its answer is passed on.
+// remove takes a call out, if it is there. The answer is passed on afterwards (see Visit).
 func (c *PendingCalls) remove(p *pendingEntry) {
 	if p.list == nil {
 		return

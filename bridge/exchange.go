@@ -132,7 +132,7 @@ type exchange struct {
 	id                       jsonrpc.ID
 	method                   string
 	isListen                 bool
-	deadline, latestDeadline time.Time // of the answer; zero: whenever it comes
+	deadline, latestDeadline time.Time // of the answer; progress puts the first off, not beyond the second; zero: none
 
 	clientCtx    context.Context // see clientContext; nil: it was not needed yet
 	endClientCtx func()          // ends clientCtx, and what watches ctx for it

@@ -37,7 +37,7 @@ type Inbox struct {
 	dropOffered   bool               // that one is to be dropped if sink does not take it
 	receiverIdle  bool               // Receive waits, so that others may call sink
 	sink          Sink               // of the Receive that goes on
-	cancelSend    context.CancelFunc // of the ctx of Send; nil: no Send goes on
+	cancelSend    context.CancelFunc // ends the ctx of sink.Send; nil: this Receive has not needed one yet
 	endErr        error              // how Receive ends once queue is empty; nil: it does not
 	abortErr      error              // how everything ends at once; nil: it does not
 	firstRefused  bool               // a Sink has refused the first message in Send
@@ -219,7 +219,8 @@ func (b *Inbox) End(err error) {
 // io.ErrClosedPipe. Its caller may be the Sink.
 func (b *Inbox) Abort(err error) { b.abort(err) }
 
-// abort is Abort. It returns what was dropped, but for what Sink is looking at just now.
+// abort is Abort. It returns what was dropped, but for the message that the Sink is being
+// offered.
 func (b *Inbox) abort(err error) (dropped []jsonrpc.Message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -268,7 +269,8 @@ func (b *Inbox) Receive(ctx context.Context, sink Sink) error {
 	}
 }
 
-// beginReceive begins a Receive, which has the lock sendTurn until the delivery's end.
+// beginReceive begins a Receive. It has the lock sendTurn until the delivery's end, but not
+// while it is idle.
 func (b *Inbox) beginReceive(sink Sink) {
 	b.sendTurn.Lock()
 	b.mu.Lock()
@@ -348,7 +350,7 @@ func (b *Inbox) next(ctx context.Context) (m jsonrpc.Message, err error) {
 	return m, err
 }
 
-// cancelOnAbort makes Abort call cancel, until the returned function has.
+// cancelOnAbort makes Abort call cancel, until stop is called. stop calls cancel, too.
 func (b *Inbox) cancelOnAbort(cancel context.CancelFunc) (stop func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

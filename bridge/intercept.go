@@ -193,7 +193,7 @@ func (i *interceptor) Close(reason error) error {
 type interceptSink struct {
 	*interceptor
 	sink    Sink
-	refused error // what Send of sink has returned last
+	refused error // the latest error of sendReceived; nil: it had none
 }
 
 // callReceiveHook shows the hook a message, unless the hook has seen it. It returns false if the
@@ -216,7 +216,7 @@ func (s *interceptSink) callReceiveHook(m *jsonrpc.Message) bool {
 // keepReceived keeps what the hook has made of m, the peer's message, until that is offered again.
 func (s *interceptSink) keepReceived(m *jsonrpc.Message) { s.offerAgain, s.receivedKey = true, m.Key() }
 
-// clearReceived lets go of the message.
+// clearReceived lets go of the message that the hook has seen.
 func (s *interceptSink) clearReceived() {
 	s.received = jsonrpc.Message{}
 	if s.offerAgain {
@@ -339,8 +339,8 @@ func (r *replyQueue) tryLockSink() bool {
 	}
 }
 
-// lockSink waits for the right to call the receiver's Sink, which one goroutine has at a time, until
-// unlockSink. That it is free counts for more than that ctx is done.
+// lockSink waits for the right to call the receiver's Sink, which one goroutine has at a time,
+// until unlockSink. It takes a lock that is free even if ctx is done.
 func (r *replyQueue) lockSink(ctx context.Context) error {
 	if r.tryLockSink() {
 		return nil
@@ -509,7 +509,7 @@ func (r *replyQueue) abort() {
 	r.wakeWaiting()
 }
 
-// wakeWaiting makes those look who wait for a Receive. It is called with mu held.
+// wakeWaiting wakes the replies that wait for a Receive. It is called with mu held.
 func (r *replyQueue) wakeWaiting() {
 	if r.changed != nil {
 		close(r.changed)

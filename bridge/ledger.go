@@ -18,8 +18,8 @@ type call struct {
 	method          string
 	progressToken   jsonrpc.ID   // of progress; zero: none
 	asksForTask     bool         // augmented as a task: its token outlives the response (J13)
-	heldBytes       int          // of memory that it counts for, in all ledgers together
-	heldAfterAnswer bool         // these are kept when it is answered, too
+	heldBytes       int          // how many bytes of the budgetShare it takes, for all ledgers together
+	heldAfterAnswer bool         // heldBytes stay taken after the answer, too
 	timeoutTimer    *time.Timer  // nil: none
 	latestDeadline  time.Time    // if there is a timeoutTimer: it is not put off beyond this
 	pendingEntry    pendingEntry // in the pendingCalls of the ledger
@@ -43,7 +43,7 @@ type ledger struct {
 	byProgressToken    map[jsonrpc.ID]*call // those with a progress token
 	hasSharedToken     bool                 // some had the same token at the same time
 	taskTokens         map[jsonrpc.ID]bool  // progress tokens of tasks
-	undeliveredAnswers int                  // of takeForAnswer and the like, while answerDelivered is to come
+	undeliveredAnswers int                  // requests taken out for their answers (takeForAnswer and the like), while answerDelivered is to come
 	closed             bool                 // nothing may be added any more
 	listenCount        int                  // how many of calls are subscriptions
 	tracksQuietSince   bool                 // quietSince is wanted; set before there is a call
@@ -62,7 +62,7 @@ var (
 	errOverBudget    = errors.New("what waits for an answer takes too much memory; try again later") // budgetShare has no room
 )
 
-// add enters a request.
+// add enters a request, or returns why it may not be entered.
 func (l *ledger) add(c *call) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -179,7 +179,8 @@ func (l *ledger) takeForAnswer(id jsonrpc.ID) (jsonrpc.ID, bool) {
 // a task is over.
 const maxTaskTokens = 1000
 
-// rememberTaskToken remembers the token of a request whose answer has made a task.
+// rememberTaskToken remembers the progress token of an answered request that has asked for a
+// task.
 func (l *ledger) rememberTaskToken(c *call) {
 	if !c.asksForTask {
 		return
@@ -190,7 +191,8 @@ func (l *ledger) rememberTaskToken(c *call) {
 	l.taskTokens[c.progressToken] = true
 }
 
-// takeCallForAnswer is takeForAnswer for a request that the caller has.
+// takeCallForAnswer is takeForAnswer for a caller that has the call itself; false: it is not
+// open any more.
 func (l *ledger) takeCallForAnswer(c *call) (found bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -19,7 +19,7 @@ func WithPassed(ctx context.Context, passed func(kept int)) context.Context {
 	return context.WithValue(ctx, passedKey{}, passed)
 }
 
-// reportPassed tells who asked for it (WithPassed) that the request of ctx has been passed on to the server.
+// reportPassed calls the function of WithPassed, if ctx has one: the server has the request m.
 func (o *PumpOptions) reportPassed(ctx context.Context, m *jsonrpc.Message) {
 	if f, ok := ctx.Value(passedKey{}).(func(int)); ok {
 		f(o.keptBytes(m))

@@ -136,11 +136,11 @@ type pump struct {
 	opts            PumpOptions
 	ctx             context.Context         // of the conversation; done when it is over
 	cancel          context.CancelCauseFunc // ends ctx, with the reason as its cause
-	clientDirection sync.WaitGroup          // copyFromClient, and what follows on it
+	clientDirection sync.WaitGroup          // the goroutine of copyFromClient and finishAfterClientEnd
 	clientEndErr    error                   // how copyFromClient has ended
 	clientRequests  ledger                  // the client's, to which the server owes answers
 	serverRequests  ledger                  // the server's, to which the client owes answers
-	graceTimers     sync.WaitGroup          // those that wait for a grace to be over
+	graceTimers     sync.WaitGroup          // graceContext's waits for the grace to be over
 
 	// serverStalled is true after the server did not take a refusal in time: who floods
 	// us with requests and does not read must not make its own output wait

@@ -85,7 +85,8 @@ func (s *toClientSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// finishFailedSend ends a Send whose message the client has not taken.
+// finishFailedSend ends a Send whose message the client has not taken. The client is gone then,
+// unless the end of ctx has broken the Send off.
 func (s *toClientSink) finishFailedSend(ctx context.Context, err error) error {
 	if ctx.Err() != nil && s.ctx.Err() == nil {
 		return err // the server has ended meanwhile: sendLastOffered goes on with it
@@ -164,7 +165,8 @@ func (p *pump) isSubscriptionOver(id jsonrpc.ID) bool {
 	return !open || method != ownmsg.Listen
 }
 
-// refuseServerRequest sends the server an error in the client's place.
+// refuseServerRequest sends the server an error in the client's place, unless the server takes
+// nothing (serverStalled).
 func (p *pump) refuseServerRequest(ctx context.Context, id jsonrpc.ID, code int, text string) {
 	ctx, cancel := context.WithTimeout(ctx, ownmsg.FinalSendTimeout)
 	defer cancel()

@@ -150,7 +150,8 @@ func (s *toServerSink) isAdmitted(m *jsonrpc.Message) bool {
 	return false
 }
 
-// withdraw takes a request out of the ledger that the server never had.
+// withdraw forgets the outgoing message, which the server never had; a request is taken out of
+// the ledger.
 func (s *toServerSink) withdraw() {
 	if s.outgoing.Kind() == jsonrpc.Request {
 		s.clientRequests.withdraw(s.outgoing.ID())

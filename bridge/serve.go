@@ -50,7 +50,7 @@ func Unavailable(id jsonrpc.ID, err error) jsonrpc.Message {
 	return jsonrpc.NewError(id, jsonrpc.CodeInternalError, text, data)
 }
 
-// refuseAll answers a client in place of a server that is not there.
+// refuseAll answers each request of a client with an error, because Dial has returned why.
 func refuseAll(ctx context.Context, client Conn, why error) {
 	defer admission.MarkUnused(ctx)()
 	ctx, stop := context.WithCancel(ctx)

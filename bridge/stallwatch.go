@@ -12,11 +12,11 @@ import (
 )
 
 // A StallWatch hands the messages of a peer to a Sink, for a Conn that reads in the
-// goroutine of Receive: while the Sink does not take a message nobody reads from the peer, so
-// its end has to be found out in another way. A peer that is gone must not keep
+// goroutine of Receive. While the Sink does not take a message, nobody reads from the peer, so
+// the peer's end has to be found out in another way. A peer that is gone must not keep
 // its server, nor its place, for as long as the server reads nothing.
 //
-// It has a timer as long as messages go, and not one for each of them.
+// A StallWatch has one timer as long as messages go, and not one for each of them.
 type StallWatch struct {
 	ctx        context.Context    // of the Receive, or one that ends with it
 	cancel     context.CancelFunc // of ctx, when the peer has left
@@ -32,7 +32,7 @@ type StallWatch struct {
 	timer    *time.Timer // of the next look; nil: there was none yet
 
 	checkedSends uint64    // sends at the last look; only giveUpIfStalled uses it, and stalledSince
-	stalledSince time.Time // since when the Sink is known to take nothing from a peer that has hung up
+	stalledSince time.Time // when a look first found that the peer has hung up and the Sink takes nothing; zero: none did
 }
 
 // errHungUp is how Receive ends when the receiver takes nothing more, and the peer does

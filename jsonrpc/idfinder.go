@@ -7,7 +7,7 @@ const (
 	finderStart finderState = iota // before the object
 	finderKey                      // between members, a key may follow
 	finderInKey                    // in the string of a key of the envelope
-	finderColon                    // after such a key
+	finderColon                    // after a key of the envelope, before its colon
 	finderValue                    // before or in a value of the envelope
 	finderDone                     // after the object, or the text is no object
 )

@@ -67,7 +67,7 @@ type Policy struct {
 // name of a host that is refused, which has the characters of a name alone.
 type Refusal struct {
 	Status int    // 400, 401 or 403; of an Authenticator also 503
-	Rule   string // that it breaks, by its number in docs/rules.md; "": none of them
+	Rule   string // the rule that the request breaks, by its number in docs/rules.md; "": none of them
 	Reason string
 	Cause  string // for the log, why a credential is refused: a few words of a fixed set, which the client is not told; "": Reason says it
 }

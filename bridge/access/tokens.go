@@ -36,7 +36,7 @@ type Tokens struct {
 
 	mu             sync.Mutex
 	validityByName map[string]validity            // of the principals that have sent a request
-	validityBySum  map[[sha256.Size]byte]validity // of the tokens in these requests
+	validityBySum  map[[sha256.Size]byte]validity // of the tokens that these requests had
 }
 
 // tokenSet is what one reading of the file, or text, has given. It never changes.

@@ -75,9 +75,9 @@ func (l *Controller) Close() {
 func (l *Controller) Sessions() int { return l.present.Taken() }
 
 // Acquire gives a client a place, once AcquirePlaceFunc has given what the server takes. It
-// counts for the Party of ctx. It waits as long as AcquirePlaceFunc does, and for a place in the
-// Controller for placeTimeout at most; but not longer than ctx lasts, or than the Controller is
-// open. The error is ErrTooManySessions, bridge.ErrClosing, that of ctx, or AcquirePlaceFunc's.
+// counts for the Party of ctx. It waits as long as AcquirePlaceFunc does, and then for the
+// Controller's own places (placeTimeout), but not when ctx is done, or the Controller closed.
+// The error is ErrTooManySessions, bridge.ErrClosing, that of ctx, or AcquirePlaceFunc's.
 func (l *Controller) Acquire(ctx context.Context) (*Slot, error) { return l.acquire(ctx, true) }
 
 // AcquireLazily is Acquire for a client who has not said anything yet: AcquirePlaceFunc is not

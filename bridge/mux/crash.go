@@ -26,7 +26,7 @@ func (s *server) users() []string {
 	return slices.Sorted(maps.Keys(users))
 }
 
-// noteLastUser notes whose request it is that is over. It is called with mu held.
+// noteLastUser notes the principal of a request that is over. It is called with mu held.
 func (s *server) noteLastUser(call *call) {
 	if s.mayKnow(call) && call.listen == nil {
 		s.hadRequests, s.lastUser = true, call.conn.principal
@@ -53,7 +53,7 @@ func (e *serverEndError) Error() string {
 	return text
 }
 
-// PublicError is what ownmsg.Unavailable looks for.
+// PublicError is the text that clients may see (ownmsg.Unavailable).
 func (e *serverEndError) PublicError() string { return e.Error() }
 
 func (e *serverEndError) Unwrap() error { return e.err }

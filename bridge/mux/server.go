@@ -37,7 +37,7 @@ type server struct {
 	queued      atomic.Int64
 	allAnswered chan struct{} // closed when the server has ended and all that it owed is answered
 
-	relistenFirst []*call           // subscriptions that it gets first
+	relistenFirst []*call           // subscriptions of the last server, which this one gets before all else
 	ownAdded      chan struct{}     // holds one element when there is something in ownMessages
 	ownMessages   []jsonrpc.Message // cancellations, and answers to what the server asks
 	ownAnswers    int               // how many of ownMessages are answers

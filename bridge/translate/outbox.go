@@ -15,7 +15,7 @@ type outbox struct {
 	taken      chan struct{} // holds one element when a batch was taken out
 
 	takenAtOnce bool              // the server has taken the last message at once; only for who has the turn
-	spare       []jsonrpc.Message // memory for the next era.Out.ToServer; likewise
+	spare       []jsonrpc.Message // memory for the next era.Out.ToServer; only for who has the turn
 
 	queue   fifo.Queue[outgoing]
 	batches int // how many of queue end a batch
@@ -26,7 +26,7 @@ type outbox struct {
 type outgoing struct {
 	m         jsonrpc.Message
 	waiter    *pendingSend
-	endsBatch bool // it is the last of what the filter has said at once, and no Send waits for
+	endsBatch bool // it is the last of a batch: of what the filter has said at once, and no Send waits for
 }
 
 // pendingSend is a Send that may wait until its messages are written; err is why one of them was

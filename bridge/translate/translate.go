@@ -138,8 +138,8 @@ func (t *translatedConn) markSources(mark *jsonrpc.Mark) {
 	}
 }
 
-// isOver reports whether nothing more is said: all that was owed is answered. It is called
-// with mu held.
+// isOver reports whether the Conn was closed, or finish was called: nothing more is sent or
+// received. It is called with mu held.
 func (t *translatedConn) isOver() bool { return t.closed || t.receiveErr != nil }
 
 // Receive implements bridge.Conn. A goroutine of its own reads the server; it also does the

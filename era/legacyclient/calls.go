@@ -30,7 +30,7 @@ type call struct {
 	serverID      jsonrpc.ID  // the id at the server; zero: not there
 	inputRound    *inputRound // nil: the server has not asked for input
 	inputDeadline time.Time   // when the wait for the client's answers, or for the next attempt, ends
-	lastProgress  float64     // the latest that the client has got
+	lastProgress  float64     // the latest progress that the client has got; -1: none
 }
 
 // forward sends a request of the client to the server.
@@ -217,7 +217,7 @@ func (k *calls) onlyCall() *call {
 	return nil
 }
 
-// failAll answers all calls with an error.
+// failAll answers all calls with an error, because the server has ended.
 func (k *calls) failAll(text string, data []byte, out *era.Out) {
 	for _, c := range k.byClientID {
 		k.inputs.cancelRequests(c, nil, out)

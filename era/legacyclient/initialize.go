@@ -14,7 +14,7 @@ import (
 // other messages are held until the server has answered that.
 type handshake struct {
 	session         *session
-	serverInfo      []byte // the server's, if it does not say so itself; raw
+	serverInfo      []byte // Options.ServerInfo
 	defaultLogLevel string // of calls, until the client sets one
 	// serveQueued is called once initialize is answered, with the messages that were held.
 	serveQueued func(now time.Time, queued []jsonrpc.Message, out *era.Out)

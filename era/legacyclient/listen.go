@@ -31,7 +31,7 @@ type listener struct {
 
 	changes        changes           // that the client gets; none before notifications/initialized
 	uris           []string          // that the client has subscribed to, in order
-	acknowledged   *listenStream     // the listen that the server has acknowledged
+	acknowledged   *listenStream     // the listen that the server has acknowledged; nil: there is none
 	unacknowledged *listenStream     // will replace the acknowledged one; nil: there is none
 	waiters        []subscribeWaiter // resources/subscribe requests that wait for the unacknowledged one
 

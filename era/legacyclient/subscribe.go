@@ -91,7 +91,8 @@ func (l *listener) forgetURI(now time.Time, uri string) {
 	}
 }
 
-// forgetWaiter is called when the client has cancelled a resources/subscribe.
+// forgetWaiter is called when the client has cancelled the request id. It returns false if that
+// is no resources/subscribe that waits.
 func (l *listener) forgetWaiter(now time.Time, id jsonrpc.ID) (found bool) {
 	i := slices.IndexFunc(l.waiters, func(w subscribeWaiter) bool { return w.id.Equivalent(id) })
 	if i < 0 {

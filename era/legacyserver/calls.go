@@ -330,7 +330,7 @@ func (k *calls) rank(c *call, q *inputRequest) (n int) {
 	return n
 }
 
-// failAll answers all calls with an error.
+// failAll answers all calls with an error, because the server has ended.
 func (k *calls) failAll(text string, out *era.Out) {
 	owed := make([]*call, 0, len(k.byClientID))
 	for _, c := range k.byClientID {

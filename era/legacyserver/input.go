@@ -10,7 +10,8 @@ import (
 // the server, in 2026-07-28 entries of inputRequests in a result. Method, params
 // and answer are nearly the same.
 
-// isInputRequest reports whether method is that of an input request.
+// isInputRequest reports whether method is that of an input request: elicitation/create,
+// sampling/createMessage or roots/list.
 func isInputRequest(method string) bool {
 	return method == "elicitation/create" || method == "sampling/createMessage" || method == "roots/list"
 }

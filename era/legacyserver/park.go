@@ -13,7 +13,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// maxInputRounds is how often a call may be parked (C.4.4).
+// maxInputRounds is how often a call may be parked, or be answered with URLs (C.4.4).
 const maxInputRounds = 16
 
 // parking parks calls during which the server sends input requests (C.4). Each

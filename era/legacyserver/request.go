@@ -13,7 +13,7 @@ type request struct {
 	m       jsonrpc.Message
 	id      jsonrpc.ID
 	method  string
-	refusal *era.Refusal // what is wrong with it; nil: nothing
+	refusal *era.Refusal // why the request is not valid; nil: it is
 
 	capabilities      []byte // of the client; raw, as the following
 	logLevel          []byte // nil: no log messages are wanted

@@ -61,7 +61,8 @@ func (k *taskRunner) handleResponse(now time.Time, c *call, id jsonrpc.ID, m jso
 	}
 }
 
-// followStatus goes on as the status of a task says.
+// followStatus goes on as the status of a task says: it asks for the result, or for the status
+// again later. task is a raw object with the status.
 func (k *taskRunner) followStatus(now time.Time, c *call, task []byte, out *era.Out) {
 	t := c.task
 	k.timers.Stop(t.pollTimer)
@@ -88,7 +89,7 @@ func (k *taskRunner) sendTaskRequest(c *call, method string, out *era.Out) jsonr
 	return id
 }
 
-// handleStatus takes notifications/tasks/status, which saves polling.
+// handleStatus takes notifications/tasks/status, which saves asking for the status.
 func (k *taskRunner) handleStatus(now time.Time, m jsonrpc.Message, out *era.Out) {
 	c := k.callOfID(m.Params())
 	if c == nil {
