@@ -22,9 +22,9 @@ const maxReplyHeaderBytes = 256 << 10
 
 // GuardedClientOptions are what NewGuardedClient needs.
 type GuardedClientOptions struct {
-	// ConfiguredURL is the address that the user has given: of an MCP server, or of an issuer. The requests are for
-	// it and for what it names, which may not be nearer to us than it is (reach.Reach.MayLeadTo).
-	// Required: http, https, ws or wss.
+	// ConfiguredURL is the address that the user has given: of an MCP server, or of an issuer. Requests go to it
+	// and to addresses that its server names. Those may not be nearer to us than ConfiguredURL
+	// (reach.Reach.MayLeadTo). Required: http, https, ws or wss.
 	ConfiguredURL string
 
 	// AllowPrivate: ConfiguredURL may also name addresses that are nearer to us, and addresses that are not on the

@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	// ErrClosed is what a Conn's methods return after Close.
+	// ErrClosed is what a Conn's methods return after Close, unless the Conn had ended before (End).
 	ErrClosed = errors.New("the connection to the server is closed")
 
 	// ErrDuplicateID is what Send returns for a request with the id of another one in
@@ -108,7 +108,8 @@ func (b *Base) QueueErrorResponse(ctx context.Context, m jsonrpc.Message) error 
 	return ctx.Err()
 }
 
-// End ends the Conn by itself: Receive returns err when it has handed on what waits.
+// End ends the Conn without Close, for the reason err: Receive returns err when it has handed on
+// what waits, and Err returns it at once.
 func (b *Base) End(err error) {
 	b.inbox.End(err)
 	b.cancel(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// How much is remembered at the wish of the server, and of the client.
+// How many open requests of the server are noted, and how many subscriptions of the client are kept.
 const (
 	maxServerRequests = 1024
 	maxSubscriptions  = 4096

@@ -152,7 +152,7 @@ type Client struct {
 // connects and initializes again, for as long as it takes, and restores
 // subscriptions and log level. Meanwhile requests are answered with an error.
 //
-// Send fails only when the Conn is closed, when ctx is done, or for a request
+// Send fails only when the Conn has ended, when ctx is done, or for a request
 // with the id of one in progress, which could not be answered unmistakably:
 // whatever else goes wrong with a request becomes a JSON-RPC error response
 // that Receive brings. Receive ends only with Close, or as NoRenew and

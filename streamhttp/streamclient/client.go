@@ -98,9 +98,9 @@ type Options struct {
 	// that a server of another transport refuses it (LE13), Receive ends with a
 	// WrongTransportError, and that initialize gets no answer.
 	//
-	// All that may have to be sent to the other transport then is that
-	// initialize and the messages whose Send gave the WrongTransportError, which
-	// wait behind it: what was sent before is over, each request with an answer.
+	// Then only that initialize, and the messages whose Send returned the
+	// WrongTransportError, have to be sent over the other transport. Each other
+	// request that was sent before has been answered.
 	//
 	// The renewal of a session may be refused like that as well, when the server has
 	// changed; a 405 in mid-session is taken for a sign of that. The WrongTransportError
@@ -162,8 +162,8 @@ type Client struct {
 // The Conn looks after the session by itself: it opens the stream for what
 // the server sends unasked, resumes streams that break, initializes again when
 // the server has forgotten the session (LE5), and keeps trying in the
-// background while the server is down. Its Send fails only when the Conn is
-// closed, when ctx is done, or for a request with the id of one in progress,
+// background while the server is down. Its Send fails only when the Conn has
+// ended, when ctx is done, or for a request with the id of one in progress,
 // which could not be answered unmistakably: whatever else goes wrong with a
 // request becomes a JSON-RPC error response that Receive brings. Receive ends
 // only with Close, and as NoRenew, ReportWrongTransport and ConfirmUpgrade say.
