@@ -60,7 +60,8 @@ var (
 		"Answer the method, or leave the capability out of the answer to initialize."}
 )
 
-// StdoutNoiseThroughBridge returns StdoutNoise as it is told of a server that runs through the bridge already: the text itself is not told in passing.
+// StdoutNoiseThroughBridge returns StdoutNoise with advice for a server that runs through the bridge already. The evidence in live
+// traffic lacks the text, so the advice says how to see it.
 func StdoutNoiseThroughBridge() Fault {
 	f := StdoutNoise
 	f.Advice = writeToStderrAdvice + " \"mcp-bridge doctor -- COMMAND\" shows the text."
@@ -70,7 +71,7 @@ func StdoutNoiseThroughBridge() Fault {
 // usualCommentInterval is how often servers write a comment to keep a quiet stream open: mcp-bridge serve does, and others too.
 const usualCommentInterval = 15 * time.Second
 
-// QuietStreamCut is the Fault of what cuts quiet streams. It cuts them after so long; at is its name.
+// QuietStreamCut returns the Fault of streams that are cut when they were quiet for a time. at is the name of what cuts them.
 func QuietStreamCut(after time.Duration, at string) Fault {
 	f := Fault{"H12", Warning, "A quiet stream is cut off",
 		"Calls that say nothing for that long lose their answer, unless their client can resume.", ""}
@@ -91,7 +92,7 @@ const (
 	shouldEndAdvice   = "The server should exit when stdin ends: process.stdin.on(\"end\", ...) in Node, a loop that ends with the input elsewhere. It should exit at SIGTERM as well."
 )
 
-// Faults of a server that has a URL, or of what lies before it.
+// Faults of a server that has a URL, or of what lies before it. Both doctor and package notes find them.
 var (
 	WebPageAnswers = Fault{"H5", Error, "A web page answers instead of MCP",
 		"Clients find no message in it.",

@@ -14,30 +14,30 @@ import (
 
 // What a Recording keeps.
 const (
-	maxRecords          = 500      // the latest
-	maxTotalTextBytes   = 4 << 20  // of messages
+	maxRecords          = 500      // how many records, the latest
+	maxTotalTextBytes   = 4 << 20  // bytes of all messages in them
 	maxMessageTextBytes = 64 << 10 // bytes of a message; nothing is kept of the text of a longer one
-	maxSessions         = 100
-	maxOpenRequests     = 100
+	maxSessions         = 100      // how many session ids get a name
+	maxOpenRequests     = 100      // of how many requests without an answer it knows what their answers belong to
 )
 
 // Recording is what doctor and the server have said to each other, for a bug report. A nil Recording records
 // nothing. Its methods may be called concurrently.
 type Recording struct {
 	mu             sync.Mutex
-	records        []trace.Record
-	textBytes      int
-	droppedRecords uint64
+	records        []trace.Record // the latest, with their secrets
+	textBytes      int            // bytes of the messages in records
+	droppedRecords uint64         // how many records had to make room
 	lastSeq        uint64
-	hiddenHeaders  []string
-	sessionCount   int
+	hiddenHeaders  []string          // names of headers whose values FormatTrace takes out
+	sessionCount   int               // how many sessions have a name
 	sessionNames   map[string]string // names by session id
 	openRequests   map[requestKey]trace.Record
 }
 
 // requestKey is a request that has no answer yet.
 type requestKey struct {
-	session, direction string
+	session, direction string // name of the session; trace.ToServer or trace.ToClient
 	id                 jsonrpc.ID
 }
 
@@ -59,7 +59,7 @@ func RecordingOf(ctx context.Context) *Recording {
 	return r
 }
 
-// HideHeader has the values of a header taken out.
+// HideHeader has FormatTrace take out the values of a header.
 func (r *Recording) HideHeader(name string) {
 	if r != nil {
 		r.mu.Lock()
@@ -68,7 +68,7 @@ func (r *Recording) HideHeader(name string) {
 	}
 }
 
-// NewSession returns the name of the next session.
+// NewSession returns the name of a new session, which has no id; "" of a nil Recording.
 func (r *Recording) NewSession() string {
 	if r == nil {
 		return ""
@@ -83,7 +83,8 @@ func (r *Recording) nextSessionName() string {
 	return "s" + strconv.Itoa(r.sessionCount)
 }
 
-// SessionName returns the name of the session with an id, which is not shown; "" for "".
+// SessionName returns the name of the session with an id, which is never shown. "": id is "", there are too many sessions, or the
+// Recording is nil.
 func (r *Recording) SessionName(id string) string {
 	if r == nil || id == "" {
 		return ""
@@ -141,6 +142,7 @@ func (r *Recording) RecordProcessEvent(session string, e trace.Event) {
 	}
 }
 
+// addRecord adds a record with its Seq, and gives a response what is known of its request. The oldest records make room.
 func (r *Recording) addRecord(rec trace.Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -173,8 +175,8 @@ func (r *Recording) addRecord(rec trace.Record) {
 	}
 }
 
-// FormatTrace returns what was recorded as a trace (docs/trace.md), without the secrets that the report hides, and those
-// that a trace never has. server is the name that it has there.
+// FormatTrace returns what was recorded as a trace (docs/trace.md), without the secrets that the report hides, and without those
+// that a trace never has. server is the name of the server in the trace.
 func (r *Report) FormatTrace(of *Recording, server string) ([]byte, error) {
 	of.mu.Lock()
 	defer of.mu.Unlock()

@@ -56,9 +56,9 @@ type Report struct {
 	target    string
 	startedAt time.Time
 	duration  time.Duration // 0 until Finish
-	facts     []Fact
-	findings  []Finding
-	secrets   []string // the longest first
+	facts     []Fact        // as they came
+	findings  []Finding     // as they came, with their secrets
+	secrets   []string      // see HideSecrets; the longest first
 }
 
 // NewReport returns an empty report about target, which is a URL or a command line as it
@@ -125,7 +125,7 @@ func (r *Report) HasFaults() bool {
 	return slices.ContainsFunc(r.findings, func(f Finding) bool { return f.Severity != Note })
 }
 
-// Finish says that the diagnosis is over: how long it took is known from now on.
+// Finish says that the diagnosis is over: the report tells how long it took until now.
 func (r *Report) Finish() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -170,7 +170,7 @@ func compareCodes(a, b string) int {
 	return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(m, n))
 }
 
-// withoutSecrets returns text without the secrets; the lock is held.
+// withoutSecrets returns text without the secrets. It is called with mu held.
 func (r *Report) withoutSecrets(text string) string {
 	for _, s := range r.secrets {
 		text = strings.ReplaceAll(text, s, "(hidden)")
@@ -178,7 +178,7 @@ func (r *Report) withoutSecrets(text string) string {
 	return text
 }
 
-// heading returns what stands above facts and findings.
+// heading returns the target without secrets, and how long the diagnosis took, or takes so far.
 func (r *Report) heading() (target string, took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

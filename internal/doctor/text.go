@@ -25,7 +25,7 @@ func Excerpt(text string) string {
 	return printable.Clip(shown, MaxEvidenceBytes-len(mark)) + mark
 }
 
-// lineWidth is where the lines of the text form are broken.
+// lineWidth is how many characters a line of the text form has at most, but for a longer word.
 const lineWidth = 100
 
 // WriteText writes the report as people read it: facts, findings, and a last line that

@@ -7,7 +7,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
 )
 
-// stdoutFaultFindings says what faults in the bytes of stdout mean.
+// stdoutFaultFindings are the findings for faults in the bytes of stdout, in the order in which they are added.
 var stdoutFaultFindings = []struct {
 	fault stdoutFault
 	is    doctor.Fault

@@ -63,15 +63,15 @@ type diagnosis struct {
 	report   *doctor.Report
 	deadline time.Time // when no more may be asked
 
-	mu                sync.Mutex // guards what follows
-	timings           []string
-	stopErr           error
-	answeredRevisions map[string]string // what was answered to initialize, by what was asked for
+	mu                sync.Mutex        // guards what follows
+	timings           []string          // for the fact of that name
+	stopErr           error             // why processes could not be stopped; nil: all were
+	answeredRevisions map[string]string // the revision that was answered to initialize, by the one that was asked for
 }
 
 // Diagnose finds out what is wrong with the server that spec starts, and adds it to r. It
-// returns an error if it could not find that out: ctx has ended, or the system gives no
-// process. Spec.Stderr and Spec.OnContainer are not called.
+// returns an error if it could not find that out: ctx has ended, or the system cannot start or stop a
+// process. Spec.Stderr and Spec.OnContainer are not called, and Spec.Stop does not count.
 func Diagnose(ctx context.Context, spec supervisor.Spec, o Options, r *doctor.Report) error {
 	o.FirstAnswerTimeout = cmp.Or(o.FirstAnswerTimeout, map[bool]time.Duration{false: defaultFirstAnswerTimeout, true: slowFirstAnswerTimeout}[o.AllowSlow])
 	o.SlowStartThreshold, o.EndTimeout = cmp.Or(o.SlowStartThreshold, defaultSlowStartThreshold), cmp.Or(o.EndTimeout, defaultEndTimeout)
@@ -108,7 +108,7 @@ func (d *diagnosis) diagnose(ctx context.Context) error {
 		first = d.investigateSilence(ctx, server, q)
 	}
 	switch {
-	case first.outcome == outcomeSilent: // of which investigateSilence has told
+	case first.outcome == outcomeSilent: // investigateSilence has told why
 		return nil
 	case first.hasResult():
 		start := server.firstAnswerTime(first)
@@ -133,8 +133,8 @@ func (d *diagnosis) converse(ctx context.Context, server *serverProcess, first r
 	d.addStdoutFindings(server)
 }
 
-// explainNoResult tells why the server has not answered initialize with a result: because it has
-// ended, or because it does not want to. A server that speaks 2026-07-28 only may do the latter.
+// explainNoResult tells why the server has not answered initialize with a result: it has
+// ended, or refuses. A server that speaks only 2026-07-28 may refuse. It ends the server.
 func (d *diagnosis) explainNoResult(ctx context.Context, server *serverProcess, first reply) {
 	if first.outcome != outcomeExited {
 		d.checkEnding(server)
@@ -158,7 +158,7 @@ func (d *diagnosis) explainNoResult(ctx context.Context, server *serverProcess, 
 	d.checkMissingVariable(ctx)
 }
 
-// startWithEnv starts a process of the server. env is nil for that of the spec.
+// startWithEnv starts a process of the server with an environment; nil: that of the spec. The caller stops the process.
 func (d *diagnosis) startWithEnv(ctx context.Context, env []string) (*serverProcess, error) {
 	spec := d.spec
 	if env != nil {
@@ -173,7 +173,7 @@ func (p *serverProcess) firstAnswerTime(first reply) time.Duration {
 	return p.firstRequestAt.Sub(p.startedAt) + first.duration
 }
 
-// stopProcess ends a process without looking how.
+// stopProcess ends a process in any way. It is called once for each process.
 func (d *diagnosis) stopProcess(p *serverProcess) {
 	if err := p.stop(); err != nil {
 		d.mu.Lock()
@@ -190,7 +190,7 @@ func (d *diagnosis) firstAnswerWait() time.Duration {
 	return max(0, min(d.options.FirstAnswerTimeout, d.timeLeft()))
 }
 
-// silenceWait is after which silence further processes are asked.
+// silenceWait is how long the server may be silent until further processes are asked.
 func (d *diagnosis) silenceWait() time.Duration {
 	return min(investigateSilenceAfter, d.options.FirstAnswerTimeout/2)
 }
@@ -200,7 +200,7 @@ func (d *diagnosis) answerWait() time.Duration {
 	return max(0, min(furtherAnswerTimeout, d.options.FirstAnswerTimeout, d.timeLeft()))
 }
 
-// noteTiming notes how long something took.
+// noteTiming notes how long something took. format has a %v for that.
 func (d *diagnosis) noteTiming(format string, took time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -229,7 +229,7 @@ func (d *diagnosis) hideSecrets() {
 	}
 }
 
-// handleStartError is C1. Other errors are the system's.
+// handleStartError adds C1 if the command is the reason that no process was started. Other errors are the system's, and returned.
 func (d *diagnosis) handleStartError(err error) error {
 	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) && !isBadProgram(err) {
 		return err

@@ -8,10 +8,10 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
 )
 
-// leftBehindTimeout is how long what the server has started may take to end after itself.
+// leftBehindTimeout is how long processes that the server has started may take to end after the server.
 const leftBehindTimeout = 500 * time.Millisecond
 
-// checkEnding is C11: ends a server as clients do, and looks who is left. It ends them, too.
+// checkEnding is C11: it ends a server as clients do, and looks which of its processes are left. It ends those, too.
 func (d *diagnosis) checkEnding(p *serverProcess) {
 	pid := p.process.Pid()
 	before := descendantsOf(pid)
@@ -28,7 +28,7 @@ func (d *diagnosis) checkEnding(p *serverProcess) {
 	}
 }
 
-// addIgnoresEnd ends a server that runs on after the end of its input.
+// addIgnoresEnd ends a server that runs on after the end of its input, and says so.
 func (d *diagnosis) addIgnoresEnd(p *serverProcess) {
 	wait := d.options.EndTimeout
 	d.stopProcess(p)
@@ -42,7 +42,8 @@ func (d *diagnosis) addIgnoresEnd(p *serverProcess) {
 	d.report.AddFinding(is.WithEvidence(seen))
 }
 
-// checkLeftBehind looks who is left of a server that has ended, and ends them.
+// checkLeftBehind looks which processes and containers are left of a server that has ended, and ends them. before are the server's
+// descendants when it still ran.
 func (d *diagnosis) checkLeftBehind(p *serverProcess, before []systemProcess) {
 	pid := p.process.Pid()
 	left := stillRunning(before, pid)

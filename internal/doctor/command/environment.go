@@ -58,7 +58,7 @@ func (d *diagnosis) checkSafeEnvironment(ctx context.Context, wait time.Duration
 	return []doctor.Finding{{Code: "C12"}} // explainSafeEnvironment looks for the variable once this is certain
 }
 
-// explainSafeEnvironment tells which variable checkSafeEnvironment has missed.
+// explainSafeEnvironment finds out for lack of which variables checkSafeEnvironment has failed, and adds C12. start is how long a start takes.
 func (d *diagnosis) explainSafeEnvironment(ctx context.Context, start time.Duration) {
 	if r := d.requestWithEnv(ctx, d.spec.Env, d.firstAnswerWait()); r.outcome != outcomeAnswered {
 		return // it cannot be started again at all, so that the variables need not be the cause
@@ -68,10 +68,11 @@ func (d *diagnosis) explainSafeEnvironment(ctx context.Context, start time.Durat
 		"the server answers with the environment of this shell, and fails with the few variables that clients pass on (HOME, PATH and the like)", names)
 }
 
-// separateCheckTimeout is how long a separate check may take that should be as fast as another one.
+// separateCheckTimeout is how long the first answer of a further process may take, if that of another one took so long.
 func separateCheckTimeout(took time.Duration) time.Duration { return 2*took + 1500*time.Millisecond }
 
-// requestWithEnv asks a process with another environment for its first answer.
+// requestWithEnv sends initialize to a new process with another environment, and ends it. If no process can be started, the outcome is
+// outcomeExited.
 func (d *diagnosis) requestWithEnv(ctx context.Context, env []string, wait time.Duration) reply {
 	p, err := d.startWithEnv(ctx, env)
 	if err != nil {
@@ -81,8 +82,8 @@ func (d *diagnosis) requestWithEnv(ctx context.Context, env []string, wait time.
 	return p.request(ctx, firstRequestID, "initialize", initializeParams(era.NewestLegacy), max(0, min(wait, d.timeLeft())))
 }
 
-// findNeededVariables finds the variables without which the server fails: it fails with env, and works
-// with env and more. It returns those it has found when there is no more time.
+// findNeededVariables finds the variables without which the server fails, up to three: the server fails with env, and works
+// with env and more. If there is no more time, it returns those that it has found so far.
 func (d *diagnosis) findNeededVariables(ctx context.Context, env, more []string, wait time.Duration) (names []string) {
 	env = slices.Clip(env)
 	works := func(vars []string) bool {

@@ -10,11 +10,12 @@ import (
 
 // A knownCause is something that programs say on stderr before they end.
 type knownCause struct {
-	pattern   *lazyregexp.Regexp // its first group is what is put into the two texts
+	pattern   *lazyregexp.Regexp // its first group is put into the two texts
 	diagnosis string
 	advice    string
 }
 
+// knownCauses are tried in this order.
 var knownCauses = []knownCause{
 	{lazyregexp.New(`(?i)\bNo module named '?([\w.]+)`), "the Python module %s is missing", "Install it into the Python that runs the server, or run the server with uvx or its virtual environment's python."},
 	{lazyregexp.New(`Cannot find (?:module|package) '([^']+)'`), "the module %s is missing", "Run \"npm install\" where the server is, build it, or check the path of the script."},
@@ -33,7 +34,7 @@ var knownCauses = []knownCause{
 	{lazyregexp.New(`(?im)^\s*(usage:)`), "it prints its help (%s ...)", "A subcommand or an option is missing."},
 }
 
-// recogniseCause says what stderr tells of why a program has ended.
+// recogniseCause returns why a program has ended, as far as its stderr tells, and what to do; "": that is not known.
 func recogniseCause(stderr string) (is, do string) {
 	for _, c := range knownCauses {
 		if m := c.pattern.FindStringSubmatch(stderr); m != nil {

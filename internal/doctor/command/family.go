@@ -1,11 +1,11 @@
 package command
 
-// A systemProcess is one of the system, as far as it matters who descends from whom.
+// A systemProcess is a process of this machine, with what tells who descends from whom.
 type systemProcess struct {
 	pid, parentPID, groupID int
-	startTime               string // tells it from a later one with the same pid
-	name                    string
-	isZombie                bool
+	startTime               string // tells it from a later process with the same pid
+	name                    string // of the program
+	isZombie                bool   // it has ended
 }
 
 // descendantsOf returns the processes that descend from pid, or are in its group, without itself
@@ -30,7 +30,7 @@ func descendantsOf(pid int) []systemProcess {
 	return found
 }
 
-// stillRunning returns which of these still run, besides those that are in the group of pid.
+// stillRunning returns which of before still run, and all other processes in the group of pid but pid itself.
 func stillRunning(before []systemProcess, pid int) []systemProcess {
 	was := map[int]string{}
 	for _, p := range before {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// listProcesses reads /proc.
+// listProcesses returns the processes of this machine, as /proc tells them.
 func listProcesses() []systemProcess {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {

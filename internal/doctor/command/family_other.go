@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// listProcesses asks ps, which Windows has not: there the job object ends what descends from a
-// process with it, and nothing can be left.
+// listProcesses returns the processes of this machine, as ps tells them; none on Windows, which has no ps: there the job object ends
+// what descends from a process with that process, and nothing can be left.
 func listProcesses() []systemProcess {
 	if runtime.GOOS == "windows" {
 		return nil

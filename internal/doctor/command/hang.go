@@ -18,16 +18,15 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/lazyregexp"
 )
 
-// alternativeReplies is what further processes of a silent server have done.
+// alternativeReplies are the answers of further processes of a silent server. What was not tried is outcomeSilent.
 type alternativeReplies struct {
 	withTerminal reply // to initialize, with a terminal as stdout
 	withFullEnv  reply // to initialize, with the full environment
 	toDiscover   reply // to server/discover
 }
 
-// investigateSilence is called when the server has been silent for a while: it goes on waiting, has
-// further processes tried meanwhile, and tells why the server is silent, if it stays so. It ends a
-// server that has stayed silent, and returns the answer of one that has not.
+// investigateSilence is called when the server has been silent for a while. It goes on waiting for the answer to q, and asks
+// further processes meanwhile. If the server stays silent, it tells why, and ends the server. Otherwise it returns the answer.
 func (d *diagnosis) investigateSilence(ctx context.Context, server *serverProcess, q *pendingRequest) reply {
 	if server.acceptUnterminated() {
 		d.stopProcess(server)
@@ -62,7 +61,8 @@ func (d *diagnosis) investigateSilence(ctx context.Context, server *serverProces
 	return first
 }
 
-// requestOfNewProcess starts a process, asks it one thing, and ends it.
+// requestOfNewProcess starts a process, sends it one request, and ends it. env nil: that of the spec. terminal: stdout is a terminal.
+// If no process can be started, the outcome is outcomeExited.
 func (d *diagnosis) requestOfNewProcess(ctx context.Context, env []string, terminal bool, method, params string) reply {
 	spec := d.spec
 	spec.PTY = terminal || spec.PTY
@@ -77,7 +77,7 @@ func (d *diagnosis) requestOfNewProcess(ctx context.Context, env []string, termi
 	return p.request(ctx, firstRequestID, method, params, d.firstAnswerWait())
 }
 
-// pidsOf returns the processes of a server.
+// pidsOf returns the ids of a server's process and of its descendants.
 func pidsOf(p *serverProcess) []int {
 	pids := []int{p.process.Pid()}
 	for _, member := range descendantsOf(p.process.Pid()) {
@@ -86,7 +86,8 @@ func pidsOf(p *serverProcess) []int {
 	return pids
 }
 
-// explainSilence tells why a server does not answer, and ends it.
+// explainSilence tells why a server does not answer, and ends it. found is what further processes have answered, and ports are those
+// on which the server listens.
 func (d *diagnosis) explainSilence(ctx context.Context, server *serverProcess, q *pendingRequest, found alternativeReplies, ports []int) {
 	waited := time.Since(q.sentAt).Round(100 * time.Millisecond)
 	url := d.findHTTPServer(ctx, ports, server)
@@ -117,7 +118,7 @@ func (d *diagnosis) explainSilence(ctx context.Context, server *serverProcess, q
 	}
 }
 
-// addTextInFront is C10 for a server that has answered, on a line that begins with other text.
+// addTextInFront adds C10 for a server that has answered on a line that begins with other text. It reports whether it has.
 func (d *diagnosis) addTextInFront(server *serverProcess, seen string) bool {
 	lines, count := server.faultLines(faultInFront)
 	if count == 0 {
@@ -129,7 +130,7 @@ func (d *diagnosis) addTextInFront(server *serverProcess, seen string) bool {
 	return true
 }
 
-// addBuffered is C4.
+// addBuffered adds C4: the server keeps its answers in a buffer.
 func (d *diagnosis) addBuffered(seen string) {
 	do := "Run the server with --pty, or have it flush stdout after each message."
 	if isPython(d.spec.Path) {
@@ -150,7 +151,7 @@ var (
 	helpPattern  = lazyregexp.New(`(?im)^\s*(usage:|commands:|options:)`)
 )
 
-// addSilent is C7.
+// addSilent adds C7: the server is silent, and nothing tells why.
 func (d *diagnosis) addSilent(server *serverProcess, seen string) {
 	stderr := strings.Join(server.process.StderrTail(), "\n")
 	do := "Check the arguments: many programs need a subcommand or an option to become an MCP server, such as \"mcp\", \"serve\" or --stdio. Run it in a terminal and see what it waits for."
@@ -175,8 +176,8 @@ func isPackageRunner(path string) bool {
 
 var portPattern = lazyregexp.New(`(?i)(?:https?://[a-z0-9.\[\]:-]*?:|\bport[ :=]+)(\d{2,5})\b`)
 
-// findHTTPServer returns the URL of an HTTP server on one of these ports; where the system does
-// not tell on which ports the server listens, on one that the server has written of.
+// findHTTPServer returns the URL of an HTTP server on one of these ports; "": there is none. If the system does
+// not tell on which ports the server listens, it tries those of which the server has written.
 func (d *diagnosis) findHTTPServer(ctx context.Context, ports []int, server *serverProcess) string {
 	if len(ports) == 0 && (runtime.GOOS != "linux" || isPackageRunner(d.spec.Path)) {
 		noise, _ := server.faultLines(faultNoise)

@@ -22,7 +22,7 @@ const (
 	faultTooLong   stdoutFault = "a line longer than the limit"
 	faultHeader    stdoutFault = "Content-Length headers"
 	faultNoEnd     stdoutFault = "a message without a line feed"
-	faultInFront   stdoutFault = "text before an answer, on the same line" // counted with faultNoise
+	faultInFront   stdoutFault = "text before an answer, on the same line" // such a line counts as faultNoise, too
 )
 
 const (
@@ -30,7 +30,7 @@ const (
 	maxEvidenceBytes     = 400      // bytes of each line that are kept
 	maxLinesPerFault     = 5        // lines that are kept of each fault
 	maxSeveralLinesBytes = 1 << 20  // bytes of a message of several lines
-	maxParseAttempts     = 200      // how often its lines are tried together
+	maxParseAttempts     = 200      // how often lines that may be one message are parsed together
 	bom                  = "\ufeff" // U+FEFF, a byte order mark
 	contentLengthPrefix  = "content-length:"
 )
@@ -42,14 +42,14 @@ type stdoutParser struct {
 	onMessage    func(m jsonrpc.Message) // is called for each message
 	onTooLong    func(id jsonrpc.ID)     // is called when the answer to id was too long
 
-	currentLine []byte            // the current one, at most max bytes
-	lineBytes   int               // its length so far
-	idFinder    *jsonrpc.IDFinder // reads on in a line that is too long
+	currentLine []byte            // the line that has begun; of one that is too long, the beginning
+	lineBytes   int               // the length of that line so far
+	idFinder    *jsonrpc.IDFinder // finds the id in a line that is too long; nil: the line is not
 
-	possibleMessage []byte // lines that may together be a message, with their line feeds
-	parseAttempts   int
+	possibleMessage []byte // lines that may together be a message, with their line feeds; nil: there are none
+	parseAttempts   int    // how often possibleMessage was parsed
 
-	faultLines  map[stdoutFault][]string // the first lines that show it
+	faultLines  map[stdoutFault][]string // the first lines that show a fault
 	faultCounts map[stdoutFault]int
 	firstBytes  []byte // the first bytes of all output
 	totalBytes  int
@@ -89,6 +89,7 @@ func (o *stdoutParser) appendToLine(b []byte) {
 	o.currentLine = append(o.currentLine, b...)
 }
 
+// finishLine takes the current line, which is complete.
 func (o *stdoutParser) finishLine() {
 	line, length, finder := o.currentLine, o.lineBytes, o.idFinder
 	o.currentLine, o.lineBytes, o.idFinder = nil, 0, nil
@@ -102,8 +103,8 @@ func (o *stdoutParser) finishLine() {
 	}
 }
 
-// acceptUnterminated takes what has come of a line, if it is a message already, so that nothing but
-// its line feed is missing.
+// acceptUnterminated takes the current line if it is a message already, so that only its line feed is missing. It reports whether
+// that is so.
 func (o *stdoutParser) acceptUnterminated() (taken bool) {
 	m, err := jsonrpc.Parse(bytes.TrimSpace(o.currentLine))
 	if err != nil || o.idFinder != nil {
@@ -123,7 +124,7 @@ func (o *stdoutParser) finish() {
 	o.flushAsNoise()
 }
 
-// noteFault counts a fault.
+// noteFault counts a fault, and keeps the evidence if it is one of the first.
 func (o *stdoutParser) noteFault(f stdoutFault, evidence string) {
 	o.faultCounts[f]++
 	if len(o.faultLines[f]) < maxLinesPerFault {
@@ -131,8 +132,8 @@ func (o *stdoutParser) noteFault(f stdoutFault, evidence string) {
 	}
 }
 
-// noteNoise takes a line that is no message. An answer at its end explains a server that seems to be silent. It is not taken
-// as an answer, because logs quote messages too.
+// noteNoise takes a line that is no message. An answer at the end of the line explains a server that seems to be silent. It does not
+// count as an answer, because logs quote messages, too.
 func (o *stdoutParser) noteNoise(line []byte) {
 	o.noteFault(faultNoise, string(line))
 	if jsonrpc.EndsInResponse(line) {
@@ -203,7 +204,8 @@ func (o *stdoutParser) handleNonMessage(line, text []byte) {
 	}
 }
 
-// addToPossibleMessage adds a line to those that may be one message, and looks whether it is complete.
+// addToPossibleMessage adds a line to those that may be one message, and looks whether the message is complete. It reports whether the
+// line was part of a message, or still may be.
 func (o *stdoutParser) addToPossibleMessage(line []byte) bool {
 	o.possibleMessage = append(append(o.possibleMessage, line...), '\n')
 	trimmed := bytes.TrimSpace(line)
@@ -224,7 +226,7 @@ func (o *stdoutParser) addToPossibleMessage(line []byte) bool {
 	return o.possibleMessage != nil
 }
 
-// flushAsNoise makes text of lines that looked like the beginning of a message.
+// flushAsNoise notes the lines of possibleMessage as noise: they are no message.
 func (o *stdoutParser) flushAsNoise() {
 	for line := range bytes.Lines(o.possibleMessage) {
 		o.noteNoise(bytes.TrimSuffix(line, []byte{'\n'}))

@@ -18,7 +18,7 @@ import (
 // maxPages is how many pages of a list are read.
 const maxPages = 100
 
-// A listMethod is one that a server may have.
+// A listMethod is a method that lists something, which a server may have.
 type listMethod struct {
 	capability, method, resultMember string
 	nameMember                       string // the member that names an element
@@ -72,7 +72,7 @@ func (s *session) checkUndeclaredTools(ctx context.Context, l listMethod) {
 	}
 }
 
-// readList reads one list.
+// readList reads all pages of a list, and looks at the elements. It returns how many there are; false: a page could not be had.
 func (s *session) readList(ctx context.Context, l listMethod) (count int, ok bool) {
 	names, cursors := map[string]bool{}, map[string]bool{}
 	members := ""
@@ -111,7 +111,7 @@ func (s *session) readList(ctx context.Context, l listMethod) (count int, ok boo
 	}
 }
 
-// checkListReply looks whether a list was answered with a result.
+// checkListReply reports whether a page of a list was answered with a result, and adds a finding if not.
 func (s *session) checkListReply(l listMethod, r reply) (ok bool) {
 	const do = "Implement the method, or do not declare the capability."
 	switch {
@@ -128,7 +128,8 @@ func (s *session) checkListReply(l listMethod, r reply) (ok bool) {
 	return r.hasResult()
 }
 
-// nextCursor tells how to ask for the next page.
+// nextCursor returns the cursor of the next page; more is false if there is none, or it is not to be asked for. raw is nextCursor of
+// this page, and cursors are those that were returned before.
 func (s *session) nextCursor(l listMethod, raw json.RawMessage, cursors map[string]bool, page int) (cursor string, more bool) {
 	if len(raw) == 0 {
 		return "", false
@@ -153,7 +154,7 @@ func (s *session) nextCursor(l listMethod, raw json.RawMessage, cursors map[stri
 	return cursor, s.timeLeft() > 0
 }
 
-// checkElement looks at one tool, prompt or resource.
+// checkElement looks at one tool, prompt or resource. names are those of the list so far: it adds this one.
 func (s *session) checkElement(l listMethod, element []byte, names map[string]bool) {
 	var name string
 	for m := range jsonrpc.Members(element) {
@@ -204,7 +205,7 @@ func (s *session) checkToolSchemas(name string, element []byte) {
 	}
 }
 
-// inputSchemaProblem says what is wrong with an inputSchema, or nothing.
+// inputSchemaProblem says what is wrong with an inputSchema; "": nothing.
 func inputSchemaProblem(schema []byte) string {
 	if len(schema) == 0 {
 		return "is missing"

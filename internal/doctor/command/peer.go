@@ -41,21 +41,21 @@ type serverProcess struct {
 	process      *supervisor.Process
 	startedAt    time.Time
 	inputQueue   chan []byte   // what is to be written to stdin
-	writingEnded chan struct{} // closed when nothing is written any more
+	writingEnded chan struct{} // closed when writeStdin has returned
 	stdoutEnded  chan struct{} // closed when stdout has ended
 
-	mu               sync.Mutex // guards what follows
+	mu               sync.Mutex // guards what follows, down to killedContainers
 	firstRequestAt   time.Time  // when the first request was sent
 	output           *stdoutParser
-	replyChans       map[string]chan reply // by the id's text
-	strayReplies     chan reply            // gets answers to nothing that was asked, if it is not nil
-	killedContainers []string              // that had to be killed
+	replyChans       map[string]chan reply // by id, as it is spelled in JSON
+	strayReplies     chan reply            // gets the answers whose id nobody waits for; nil: they are dropped
+	killedContainers []string              // ids of containers that had to be killed
 
 	recording       *doctor.Recording // nil: nothing is recorded
-	recordedSession string            // its name there
+	recordedSession string            // the name of this process's session there
 }
 
-// startProcess starts a process. maxLineBytes bounds its lines, see newStdoutParser.
+// startProcess starts a process. maxLineBytes is that of stdoutParser.
 func startProcess(ctx context.Context, spec supervisor.Spec, maxLineBytes int) (*serverProcess, error) {
 	p := &serverProcess{
 		inputQueue: make(chan []byte, 64), writingEnded: make(chan struct{}), stdoutEnded: make(chan struct{}),
@@ -99,7 +99,7 @@ func (p *serverProcess) readStdout() {
 	}
 }
 
-// writeStdin is the goroutine that writes to stdin; stop waits for it.
+// writeStdin is the goroutine that writes to stdin; stop waits for it. After an error it throws lines away.
 func (p *serverProcess) writeStdin() {
 	defer close(p.writingEnded)
 	var err error
@@ -112,7 +112,7 @@ func (p *serverProcess) writeStdin() {
 	}
 }
 
-// handleMessage takes a message of the server; mu is held.
+// handleMessage takes a message of the server, and answers its requests. It is called with mu held.
 func (p *serverProcess) handleMessage(m jsonrpc.Message) {
 	p.recording.RecordMessage(p.recordedSession, "stdio", trace.ToClient, m.Bytes())
 	switch m.Kind() {
@@ -134,11 +134,12 @@ func (p *serverProcess) handleMessage(m jsonrpc.Message) {
 	}
 }
 
-// handleTooLongAnswer takes the id of an answer that was too long; mu is held.
+// handleTooLongAnswer takes the id of an answer that was too long. It is called with mu held.
 func (p *serverProcess) handleTooLongAnswer(id jsonrpc.ID) {
 	p.deliverReply(id, reply{outcome: outcomeTooLong})
 }
 
+// deliverReply gives a reply to the one who waits for its id, or else to strayReplies. It is called with mu held.
 func (p *serverProcess) deliverReply(id jsonrpc.ID, r reply) {
 	to, known := p.replyChans[id.String()]
 	if !known {
@@ -152,17 +153,17 @@ func (p *serverProcess) deliverReply(id jsonrpc.ID, r reply) {
 
 func encodeLine(m jsonrpc.Message) []byte { return append(slices.Clone(m.Bytes()), '\n') }
 
-// A pendingRequest is a request that was sent. Whoever has asked it must call stopAwaiting.
+// A pendingRequest is a request that was sent. Whoever has sent it must call stopAwaiting.
 type pendingRequest struct {
 	process    *serverProcess
-	id         string
-	takesAnyID bool
-	replies    chan reply
+	id         string     // as JSON
+	takesAnyID bool       // replies gets strayReplies, too
+	replies    chan reply // holds one
 	sentAt     time.Time
 }
 
-// sendRequest sends a request. id is JSON. With anyID an answer to nothing that was asked counts as
-// this request's.
+// sendRequest sends a request. id is JSON. With anyID an answer whose id nobody waits for counts as the answer to
+// this request.
 func (p *serverProcess) sendRequest(id, method, params string, anyID bool) *pendingRequest {
 	ident, _ := jsonrpc.ParseID([]byte(id))
 	q := &pendingRequest{process: p, id: id, takesAnyID: anyID, replies: make(chan reply, 1), sentAt: time.Now()}
@@ -182,7 +183,8 @@ func (p *serverProcess) sendRequest(id, method, params string, anyID bool) *pend
 	return q
 }
 
-// awaitReply waits for the answer, at most for patience. It may be called again after silence.
+// awaitReply waits for the answer, at most for patience and until ctx is done: then the outcome is outcomeSilent, and it may be
+// called again.
 func (q *pendingRequest) awaitReply(ctx context.Context, patience time.Duration) reply {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -212,7 +214,7 @@ func (q *pendingRequest) stopAwaiting() {
 	}
 }
 
-// request asks and waits.
+// request sends a request and waits for its answer.
 func (p *serverProcess) request(ctx context.Context, id, method, params string, patience time.Duration) reply {
 	q := p.sendRequest(id, method, params, false)
 	defer q.stopAwaiting()
@@ -241,7 +243,7 @@ func (p *serverProcess) faultLines(f stdoutFault) (lines []string, count int) {
 	return slices.Clone(p.output.faultLines[f]), p.output.faultCounts[f]
 }
 
-// stop ends the process and all that belongs to it. It must be called once.
+// stop ends the process and all that it has started, and waits for the two goroutines. It must be called once.
 func (p *serverProcess) stop() error {
 	err := p.process.Stop()
 	<-p.stdoutEnded // the reader sends answers, too
@@ -258,8 +260,8 @@ func (p *serverProcess) stop() error {
 	return nil
 }
 
-// awaitExit says how the process ended, if it did by itself: "exit status 3". It waits a moment
-// for that: a process that has closed its stdout is most often about to end.
+// awaitExit says how the process ended, if it did by itself: "exit status 3". It waits a second
+// for the end, because a process that has closed its stdout is most often about to end. ended is false if it runs on.
 func (p *serverProcess) awaitExit() (how string, ended bool) {
 	timer := time.NewTimer(time.Second)
 	defer timer.Stop()
@@ -274,6 +276,6 @@ func (p *serverProcess) awaitExit() (how string, ended bool) {
 	return "exit status 0", true
 }
 
-// closeStdin ends the server's input, as clients do that have finished. What was to be
-// written is given up.
+// closeStdin ends the server's input, as clients do that have finished. Lines that were not
+// written yet are given up.
 func (p *serverProcess) closeStdin() { _ = p.process.Stdin().Close() }

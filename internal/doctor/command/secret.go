@@ -11,18 +11,20 @@ import (
 
 // A secretArg is an argument that holds a credential.
 type secretArg struct {
-	index  int    // in the arguments, from 0; the command itself is none of them
+	index  int    // in the arguments, from 0, without the command itself
 	reason string // why it is taken for one: "the value of --api-key"
 	value  string // the credential
 }
 
 var (
-	// secretNamePattern matches names of what is secret, as words: not "tokenizer", not "author".
+	// secretNamePattern matches names that end in the word for a secret: not "tokenizer", not "author".
 	secretNamePattern = lazyregexp.New(`(?i)(^|[-_.])(api[-_.]?key|access[-_.]?key|private[-_.]?key|secret[-_.]?key|apikey|secret|token|access[-_.]?token|auth[-_.]?token|bearer|password|passwd|pwd|passphrase|credentials?|authorization|pat|key)$`)
 	// nonSecretNamePattern matches names that end like secrets and are none.
 	nonSecretNamePattern = lazyregexp.New(`(?i)(max|num|public|sort|primary|partition|foreign|cache|first|last|csrf[-_.]name|ssh|host)[-_.]?(key|tokens?)$|(tokens|key[-_.]?(file|path|id|name)|token[-_.]?(file|path|url|name|limit))$`)
 	// knownKeyPattern matches credentials by what their makers have them begin with.
-	knownKeyPattern       = lazyregexp.New(`(^|[^A-Za-z0-9])(sk-[A-Za-z0-9_-]{16,}|(sk|rk|pk)_(live|test)_[A-Za-z0-9]{10,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|xox[abeoprs]-[A-Za-z0-9-]{10,}|(AKIA|ASIA)[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_-]{20,}|hf_[A-Za-z0-9]{20,}|npm_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{20,}|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*|-----BEGIN [A-Z ]*PRIVATE KEY-----)`)
+	knownKeyPattern = lazyregexp.New(`(^|[^A-Za-z0-9])(sk-[A-Za-z0-9_-]{16,}|(sk|rk|pk)_(live|test)_[A-Za-z0-9]{10,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|xox[abeoprs]-[A-Za-z0-9-]{10,}|(AKIA|ASIA)[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_-]{20,}|hf_[A-Za-z0-9]{20,}|npm_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{20,}|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*|-----BEGIN [A-Z ]*PRIVATE KEY-----)`)
+	// fileNamePattern matches names of files, userInfoPattern a URL with a password, queryParamPattern one value of a query,
+	// httpCredentialPattern the credentials of an Authorization header, denseTextPattern text that may be random.
 	fileNamePattern       = lazyregexp.New(`\.(pem|key|crt|json|txt|env|ya?ml|toml|conf)$`)
 	userInfoPattern       = lazyregexp.New(`^[a-zA-Z][a-zA-Z0-9+.-]*://[^/?#@:]*:([^/?#@]+)@`)
 	queryParamPattern     = lazyregexp.New(`[?&]([^=&#]+)=([^&#]+)`)
@@ -50,6 +52,7 @@ func isSecretFlag(arg string) bool {
 	return strings.HasPrefix(arg, "-") && !strings.Contains(arg, "=") && isSecretName(strings.TrimLeft(arg, "-"))
 }
 
+// isSecretName reports whether a name tells that its value is a secret.
 func isSecretName(name string) bool {
 	return secretNamePattern.MatchString(name) && !nonSecretNamePattern.MatchString(name)
 }
@@ -61,7 +64,7 @@ func mayBeSecret(text string) bool {
 		text != "true" && text != "false" && text != "none"
 }
 
-// findSecret finds the credential in one argument.
+// findSecret finds the credential in one argument; value "": there is none. what says why value is taken for one.
 func findSecret(arg string) (what, value string) {
 	if name, rest, ok := strings.Cut(arg, "="); ok && isSecretName(strings.TrimLeft(name, "-")) && mayBeSecret(rest) {
 		return "the value of " + name, rest
@@ -120,7 +123,7 @@ func charClass(c byte) int {
 	return 0
 }
 
-// DisplayCommand returns the command line as it may be shown, with the quotes that a shell needs: without what looks like a credential.
+// DisplayCommand returns a command line with the quotes that a shell needs, and without what looks like a credential.
 func DisplayCommand(path string, args []string) string {
 	shown := []string{path}
 	secrets := findSecretArgs(args)
@@ -135,7 +138,7 @@ func DisplayCommand(path string, args []string) string {
 	return printable.ShellCommand(shown...)
 }
 
-// diagnoseArguments is C14.
+// diagnoseArguments adds C14 for each argument that looks like a credential, and has the report hide the credential.
 func diagnoseArguments(args []string, r *doctor.Report) {
 	for _, s := range findSecretArgs(args) {
 		r.HideSecrets(s.value)

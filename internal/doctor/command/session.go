@@ -29,18 +29,19 @@ type session struct {
 	*diagnosis
 	process      *serverProcess
 	isModern     bool
-	omitsTimings bool   // the other era has timings already
-	firstResult  []byte // of initialize or server/discover
-	requestCount int
+	omitsTimings bool            // no timings are noted: the conversation in the other era has noted them
+	firstResult  []byte          // the result of initialize or server/discover
+	requestCount int             // of request and callTool: their ids go by it
 	toolNames    map[string]bool // names of a tools/list that was read to its end; nil: it was not
 }
 
-// request asks for something. members are those of params, as JSON without braces.
+// request sends a request and waits for its answer. members are the members of params, as JSON without braces.
 func (s *session) request(ctx context.Context, method, members string) reply {
 	s.requestCount++
 	return s.process.request(ctx, fmt.Sprint(100+s.requestCount), method, s.paramsJSON(members), s.answerWait())
 }
 
+// paramsJSON returns params with these members, and with _meta if the era wants it.
 func (s *session) paramsJSON(members string) string {
 	if s.isModern {
 		if members != "" {
@@ -178,7 +179,7 @@ func (s *session) callTool(ctx context.Context) {
 	}
 }
 
-// addNoSuchTool says that the tool of a call that failed is not one that the server lists, if that is so.
+// addNoSuchTool adds the finding that the tool of a failed call is not listed by the server, if that is so, and reports whether it is.
 func (s *session) addNoSuchTool(r reply) bool {
 	name := s.options.ToolToCall
 	if s.toolNames == nil || s.toolNames[name] {
@@ -189,7 +190,7 @@ func (s *session) addNoSuchTool(r reply) bool {
 	return true
 }
 
-// stderrSuffix is what the server has written to stderr, as the end of a sentence.
+// stderrSuffix returns the last lines of the server's stderr, as the end of a sentence.
 func stderrSuffix(p *serverProcess) string {
 	lines := p.process.StderrTail()
 	if len(lines) == 0 {

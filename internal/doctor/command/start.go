@@ -17,8 +17,8 @@ import (
 // isBadProgram reports whether the system does not take a file for a program.
 func isBadProgram(err error) bool { return errors.Is(err, syscall.ENOEXEC) }
 
-// desktopPathFolders is the PATH of programs that are started from a desktop's menu, not from a
-// shell with its own settings.
+// desktopPathFolders returns the PATH of programs that are started from a desktop's menu, not from a
+// shell with its own settings; nil: they have the user's PATH.
 func desktopPathFolders() []string {
 	switch runtime.GOOS {
 	case "darwin":
@@ -29,7 +29,7 @@ func desktopPathFolders() []string {
 	return []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/snap/bin"}
 }
 
-// usualFolders are where package managers of languages put programs.
+// usualFolders returns where package managers of languages put programs.
 func usualFolders() []string {
 	folders := []string{"/usr/local/bin", "/opt/homebrew/bin", "/home/linuxbrew/.linuxbrew/bin", "/opt/local/bin", "/usr/local/go/bin", "/snap/bin"}
 	home, err := os.UserHomeDir()
@@ -46,7 +46,7 @@ func usualFolders() []string {
 	return folders
 }
 
-// findProgram returns the first of these folders that has the program.
+// findProgram returns the path of a program in the first of these folders that has it; "": none has.
 func findProgram(program string, folders []string) string {
 	for _, dir := range folders {
 		if !filepath.IsAbs(dir) {
@@ -73,7 +73,7 @@ func (d *diagnosis) searchedFolders() []string {
 // isLookedUpInPath reports whether the command is looked for in PATH.
 func (d *diagnosis) isLookedUpInPath() bool { return filepath.Base(d.spec.Path) == d.spec.Path }
 
-// checkDesktopPath notes where a command is that is found in PATH, if desktop clients may not find it.
+// checkDesktopPath notes where in PATH the command is. If desktop clients may not find it there, it says so (C1).
 func (d *diagnosis) checkDesktopPath() {
 	if !d.isLookedUpInPath() {
 		return

@@ -13,13 +13,13 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
 )
 
-// quickStartThreshold is how long a start may take for every older revision to be asked for.
+// quickStartThreshold is how long a start may take at most for all older revisions to be asked for, and not only some.
 const quickStartThreshold = time.Second
 
 // nonexistentRevision is a revision that there will never be.
 const nonexistentRevision = "2099-01-01"
 
-// initializeFailure is how a server fails at initialize.
+// initializeFailure is how a server fails at initialize. title goes on after "the server "; seen is the evidence.
 type initializeFailure struct{ title, seen string }
 
 // checkInitializeResult looks at a result of initialize (C8) and notes what it says.
@@ -62,11 +62,12 @@ func (d *diagnosis) addRefusedInitialize(first reply) {
 		"A server that does not know the revision must answer with one that it knows, not with an error.")
 }
 
-// A separateCheck is a question to a process of its own, which has so much time for its first
-// answer. It returns what is wrong.
+// A separateCheck asks a process of its own, which has the time wait for its first
+// answer. It returns what is wrong; nil: nothing, or there was no time.
 type separateCheck func(ctx context.Context, wait time.Duration) []doctor.Finding
 
-// checkSeparately asks further processes what would disturb the first one: C5, C8 and C12.
+// checkSeparately asks further processes what would disturb the first one: C5, C8 and C12. start is how long the first one took
+// until its first answer.
 func (d *diagnosis) checkSeparately(ctx context.Context, start time.Duration) {
 	d.checkSlowStart(ctx, start)
 	all := []separateCheck{d.checkSafeEnvironment, d.checkDiscover}
@@ -92,8 +93,8 @@ func (d *diagnosis) checkSeparately(ctx context.Context, start time.Duration) {
 	d.setRevisionFact()
 }
 
-// runSeparateChecks runs some checks at a time, and those that found a fault once more, alone and with
-// more time than wait.
+// runSeparateChecks runs all checks, maxConcurrentChecks at a time. It repeats those that found a fault, one at a time and with
+// twice the time; then only what is found again counts.
 func (d *diagnosis) runSeparateChecks(ctx context.Context, all []separateCheck, wait time.Duration) (findings []doctor.Finding) {
 	found := make([][]doctor.Finding, len(all))
 	next := make(chan int)
@@ -223,8 +224,8 @@ func (d *diagnosis) converseModern(ctx context.Context, p *serverProcess, r repl
 	return true
 }
 
-// checkOnlyModern finds out whether a server that has not answered initialize with a result
-// speaks 2026-07-28, and goes on in that. bad is how it failed, nil if it was polite.
+// checkOnlyModern finds out, with a further process, whether a server that has not answered initialize with a result
+// speaks 2026-07-28. If so, it has the conversation in that. bad is how the server failed; nil: it has refused with an error.
 func (d *diagnosis) checkOnlyModern(ctx context.Context, bad *initializeFailure) (isModern bool) {
 	p, err := d.startWithEnv(ctx, nil)
 	if err != nil {
@@ -278,7 +279,7 @@ func (d *diagnosis) setRevisionFact() {
 	d.report.SetFact("revision", "%s", text)
 }
 
-// checkSlowStart is C5.
+// checkSlowStart adds C5 if start, the time until the first answer, was long. It starts the server a second time to compare.
 func (d *diagnosis) checkSlowStart(ctx context.Context, start time.Duration) {
 	if start < d.options.SlowStartThreshold {
 		return

@@ -21,51 +21,51 @@ import (
 
 const (
 	maxRequests           = 60      // of one diagnosis
-	maxConcurrentRequests = 8       // of them at a time
-	maxBodyBytes          = 8 << 20 // bytes of a reply
+	maxConcurrentRequests = 8       // that wait for the headers of their replies at a time
+	maxBodyBytes          = 8 << 20 // bytes of a reply that are read
 )
 
-// ErrRequestLimit says that no more requests are made: there were too many for one diagnosis,
-// or the server has said that there were.
+// ErrRequestLimit says that no more requests are made: there were maxRequests,
+// or the server has answered one with 429.
 var ErrRequestLimit = errors.New("no more requests are made")
 
 // Options say whom a Client talks to, and how. The zero value works, but for ReplyTimeout.
 type Options struct {
-	ReplyTimeout    time.Duration           // see Client
+	ReplyTimeout    time.Duration           // see Client; it must be above 0
 	Header          http.Header             // on every request, as the bridge's --header
 	ReservedHeaders []string                // headers that each request sets itself: those in Header are ignored
 	TLS             *tls.Config             // nil: the system's authorities, and no certificate of ours
 	OnSecrets       func(secrets ...string) // is told what must not be shown, as it becomes known; nil: nobody is
 }
 
-// A Client makes the requests of one diagnosis: at most 60, and 8 at a time. Its methods
-// may be called concurrently, but for MoveTo. Its fields are not to be changed, but for ReplyTimeout.
+// A Client makes the requests of one diagnosis: at most maxRequests, and those that ignore that limit. Its methods
+// may be called concurrently, but for MoveTo and Close. Its fields are not to be changed, but for ReplyTimeout.
 type Client struct {
-	URL    *url.URL    // of the server, without user and password
-	Header http.Header // on every request, but for Host
-	Host   string      // the Host header that the user has set
-	Jar    http.CookieJar
-	TLS    *tls.Config
+	URL    *url.URL       // of the server, without user and password
+	Header http.Header    // on every request to the server, without Host
+	Host   string         // the Host header that the user has set; "": that of the URL
+	Jar    http.CookieJar // cookies of the server
+	TLS    *tls.Config    // as in Options
 
 	// ReplyTimeout is how long Do waits for the whole of a reply, unless its context ends before.
 	// It may be changed while nothing else is going on.
 	ReplyTimeout time.Duration
 
-	onSecrets func(secrets ...string)
-	peer      *httpdial.Peer // knows the credentials, to withhold them
+	onSecrets func(secrets ...string) // Options.OnSecrets, never nil
+	peer      *httpdial.Peer          // knows the credentials, to withhold them
 	transport *http.Transport
-	slots     chan struct{}
-	startedAt time.Time
+	slots     chan struct{} // has an element for each request that waits for headers
+	startedAt time.Time     // when New was called
 
 	mu                sync.Mutex
-	requestCount      int
-	first429          *Reply // the first 429
-	requestsBefore429 int    // how many requests had been made then
-	nextID            int
+	requestCount      int    // how many requests were begun
+	first429          *Reply // the first reply with 429; nil: there was none
+	requestsBefore429 int    // requestCount when it came, so this request counts, too
+	nextID            int    // the id that NewID has returned last
 }
 
-// New returns a Client for the server at an http or https URL. It makes no request. Who
-// has it calls Close in the end.
+// New returns a Client for the server at an http or https URL. It makes no request. The
+// caller calls Close in the end.
 func New(address string, o Options) (*Client, error) {
 	u, err := httpdial.ParseURL(address, "http", "https")
 	if err != nil {
@@ -91,8 +91,8 @@ func New(address string, o Options) (*Client, error) {
 	return c, nil
 }
 
-// MoveTo makes u, of the same origin, the address of the server. Nothing else may be
-// going on.
+// MoveTo makes u, of the same origin, the address of the server. No other method may run
+// meanwhile.
 func (c *Client) MoveTo(u *url.URL) {
 	c.URL, c.peer = u, httpdial.NewPeer(u, c.Header, nil)
 }
@@ -100,8 +100,8 @@ func (c *Client) MoveTo(u *url.URL) {
 // WithoutCredentials returns text without the credentials that the server is given.
 func (c *Client) WithoutCredentials(text string) string { return c.peer.WithholdSecrets(text) }
 
-// First429 returns the first reply that has said that there were too many requests, how many
-// had been made then, and since when; nil: there was none.
+// First429 returns the first reply with 429 (too many requests); nil: there was none. requests is how many had been begun
+// by then, this one included, and since how long after New this one was begun.
 func (c *Client) First429() (first *Reply, requests int, since time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,24 +126,25 @@ func (c *Client) NewID() int {
 	return c.nextID
 }
 
-// A Request is one of HTTP.
+// A Request is an HTTP request that a Client can make.
 type Request struct {
 	Method string            // "": POST
 	URL    *url.URL          // nil: the Client's
 	Host   string            // "": the user's, or the URL's
-	Header map[string]string // on top of the user's; "" takes one away
+	Header map[string]string // on top of the user's; the value "" takes a header away
 	Body   []byte
 	ID     int // of the request of MCP in Body; 0: none
 
 	UsesFreshConn       bool // on a connection of its own
-	IsForOtherServer    bool // to somebody else: without the user's headers, and without cookies
-	NoCookies           bool
-	IgnoresRequestLimit bool // although no more requests are to be made
+	IsForOtherServer    bool // to another server: without the user's headers, and without cookies
+	NoCookies           bool // sends none, and keeps none of the reply
+	IgnoresRequestLimit bool // is made also where ErrRequestLimit would be returned
 
 	Timeout time.Duration // for all of the reply, the wait for it included; 0: as long as the context lasts
 }
 
-// acquireSlot waits until a request may be made.
+// acquireSlot waits until a request may be made, and counts it. must: it ignores the limit. Who gets no error gives the slot back.
+// The error is ErrRequestLimit, or that of ctx.
 func (c *Client) acquireSlot(ctx context.Context, must bool) error {
 	c.mu.Lock()
 	over := !must && (c.requestCount >= maxRequests || c.first429 != nil)
@@ -163,8 +164,8 @@ func (c *Client) acquireSlot(ctx context.Context, must bool) error {
 }
 
 // Start makes a request and returns its reply as soon as the headers are there. The
-// caller reads the body and closes it, at the latest when ctx is done. Where there is no
-// reply, Err says why. The caller calls Close in any case.
+// body can be read until ctx is done. If there is no
+// reply, Err says why. The caller calls Close of the Reply in any case.
 func (c *Client) Start(ctx context.Context, q Request) *Reply {
 	r := &Reply{Method: cmp.Or(q.Method, http.MethodPost), ID: q.ID, StartedAt: time.Now(), closeFunc: func() {}}
 	if r.Err = c.acquireSlot(ctx, q.IgnoresRequestLimit); r.Err != nil {
@@ -220,12 +221,13 @@ func (c *Client) Start(ctx context.Context, q Request) *Reply {
 	return r
 }
 
+// newHTTPRequest returns q as net/http makes it, with the headers and cookies that it is to have.
 func (c *Client) newHTTPRequest(ctx context.Context, q Request) *http.Request {
 	header := http.Header{"User-Agent": {"mcp-bridge"}}
 	if !q.IsForOtherServer {
 		header = maps.Clone(c.Header)
 	}
-	header["Accept-Encoding"] = []string{"gzip"} // as clients have it that do not know better
+	header["Accept-Encoding"] = []string{"gzip"} // as most clients send it
 	for name, value := range q.Header {
 		header.Del(name)
 		if value != "" {
@@ -253,8 +255,7 @@ func (c *Client) newHTTPRequest(ctx context.Context, q Request) *http.Request {
 	return req
 }
 
-// note429 keeps the first refusal that says that there were too many requests. None is
-// made after it.
+// note429 keeps the first reply with 429. After it only requests that ignore the limit are made.
 func (c *Client) note429(r *Reply) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -263,8 +264,8 @@ func (c *Client) note429(r *Reply) {
 	}
 }
 
-// Do makes a request and reads its reply: all of it, or of an event stream until the
-// response to the request has come and for a moment longer.
+// Do makes a request and reads its reply, within ReplyTimeout: all of it, or of an event stream until lingerTime after the
+// response to the request. The Reply is closed.
 func (c *Client) Do(ctx context.Context, q Request) *Reply {
 	ctx, cancel := context.WithTimeout(ctx, c.ReplyTimeout)
 	defer cancel()
@@ -295,10 +296,10 @@ func (c *Client) Do(ctx context.Context, q Request) *Reply {
 	return r
 }
 
-// lingerTime is how long an event stream is read after the response that it is for.
+// lingerTime is for how long Do reads an event stream after the response: faults may follow.
 const lingerTime = 500 * time.Millisecond
 
-// hideCredentials tells whoever shows texts what must not be in them.
+// hideCredentials tells onSecrets which values of headers and which parts of a URL are likely credentials.
 func (c *Client) hideCredentials(u *url.URL) {
 	for name, values := range c.Header {
 		for _, v := range values {
@@ -314,7 +315,7 @@ func (c *Client) hideCredentials(u *url.URL) {
 	c.HideURLCredentials(u)
 }
 
-// HideURLCredentials hides what in a URL is likely a credential: the values of its query, and
+// HideURLCredentials tells onSecrets what in a URL is likely a credential: the values of its query, and
 // segments of the path that look random.
 func (c *Client) HideURLCredentials(u *url.URL) {
 	for _, values := range u.Query() {
@@ -354,7 +355,7 @@ func URLForUser(u *url.URL) string {
 	return text
 }
 
-// EncodeMessage returns a message of MCP.
+// EncodeMessage returns a message of MCP as JSON.
 func EncodeMessage(m map[string]any) []byte {
 	var b bytes.Buffer
 	writeJSON(&b, m)

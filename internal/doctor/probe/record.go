@@ -10,13 +10,13 @@ import (
 
 // exchangeRecord tells the Recording of a request's context, if there is one, of the request and its reply.
 type exchangeRecord struct {
-	recording *doctor.Recording
-	session   string
+	recording *doctor.Recording // nil: nothing is recorded
+	session   string            // its name in the Recording; "": none so far
 	startedAt time.Time
 	exchange  trace.Exchange
 }
 
-// newExchangeRecord begins with a request that is about to be made.
+// newExchangeRecord records the message in a request that is about to be made.
 func newExchangeRecord(req *http.Request, body []byte) *exchangeRecord {
 	r := &exchangeRecord{recording: doctor.RecordingOf(req.Context()), startedAt: time.Now()}
 	r.session = r.recording.SessionName(req.Header.Get("Mcp-Session-Id"))
@@ -27,13 +27,13 @@ func newExchangeRecord(req *http.Request, body []byte) *exchangeRecord {
 	return r
 }
 
-// recordFailure says that there is no reply.
+// recordFailure records the exchange without a reply.
 func (r *exchangeRecord) recordFailure(err error) {
 	r.exchange.Err = NetErrorText(err)
 	r.recording.RecordHTTPExchange(r.session, r.startedAt, r.exchange)
 }
 
-// recordReply says that the reply has begun. It may open a session.
+// recordReply records the exchange once the headers of the reply are there. They may open a session.
 func (r *exchangeRecord) recordReply(resp *http.Response) {
 	if r.session == "" {
 		r.session = r.recording.SessionName(resp.Header.Get("Mcp-Session-Id"))
@@ -43,7 +43,7 @@ func (r *exchangeRecord) recordReply(resp *http.Response) {
 	r.recording.RecordHTTPExchange(r.session, r.startedAt, *x)
 }
 
-// recordMessage says what message the reply has.
+// recordMessage records a message of the reply.
 func (r *exchangeRecord) recordMessage(text []byte) {
 	r.recording.RecordMessage(r.session, "http", trace.ToClient, text)
 }

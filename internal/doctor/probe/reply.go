@@ -22,7 +22,7 @@ import (
 type Reply struct {
 	Method string // the method of HTTP
 	ID     int    // of the request of MCP, 0: none
-	Err    error  // why there is no reply, or no more of it
+	Err    error  // why there is no reply (Status is 0), or why its body could not be read on; nil: nothing went wrong
 
 	Status     int         // 0: there is no reply
 	Header     http.Header // nil likewise
@@ -30,18 +30,18 @@ type Reply struct {
 	ReusedConn bool // the connection had been used before
 
 	StartedAt time.Time     // when it was asked for
-	Duration  time.Duration // until the body's end, or until nobody read on
+	Duration  time.Duration // until Do has read the body; 0: Do has not made the request
 
 	Text       []byte          // the body, if it is no event stream
 	LastEvent  Event           // that NextEvent has read
-	EventCount int             // that NextEvent has read
-	EventTimes []time.Duration // when each came
-	Messages   []Message
-	HasEnded   bool // the body's end was seen
+	EventCount int             // how many events NextEvent has read
+	EventTimes []time.Duration // when each of them came, since StartedAt
+	Messages   []Message       // in what was read of the body
+	HasEnded   bool            // the body's end was seen
 
-	body          io.Reader
-	lexer         streamLexer
-	closeFunc     func()
+	body          io.Reader            // decompressed
+	lexer         streamLexer          // of an event stream
+	closeFunc     func()               // see Close; it may be called more than once
 	recordMessage func(message []byte) // nil: nothing is recorded
 }
 
@@ -72,7 +72,7 @@ func writeJSON(b *bytes.Buffer, v any) {
 	}
 }
 
-// Close ends the reply: nothing more of it is read.
+// Close ends the reply: no more of it can be read. It may be called more than once, and while NextEvent waits, which returns then.
 func (r *Reply) Close() { r.closeFunc() }
 
 // MediaType returns the media type without parameters.
@@ -86,8 +86,8 @@ func (r *Reply) IsStream() bool {
 	return r.Err == nil && r.Status == http.StatusOK && r.MediaType() == "text/event-stream"
 }
 
-// NextEvent reads an event of a stream into LastEvent; false: there is none any more, or the
-// request's time is over. An event without data counts.
+// NextEvent reads an event of a stream into LastEvent; false: the stream has ended (HasEnded), it cannot be read on (Err),
+// or it has too many bytes. An event without data counts if it has an id.
 func (r *Reply) NextEvent() bool {
 	for {
 		if e, ok := r.lexer.nextEvent(); ok {
@@ -153,8 +153,8 @@ func (r *Reply) recordIfWanted(message []byte) {
 	}
 }
 
-// Response returns the response to the request, nil if there was none. An error without
-// an id counts, and an id of another type that says the same.
+// Response returns the response to the request ID; nil: there was none. An error without
+// an id counts, and so does "7" for 7.
 func (r *Reply) Response() *Message {
 	for i := range r.Messages {
 		m := &r.Messages[i]
@@ -166,7 +166,7 @@ func (r *Reply) Response() *Message {
 	return nil
 }
 
-// Result returns the result of the request; nil: it got none.
+// Result returns the result of the request; nil: there is none, Err is set, or the status is not 2xx.
 func (r *Reply) Result() json.RawMessage {
 	if r.Err == nil && r.Status/100 == 2 {
 		if m := r.Response(); m != nil && m.Error == nil {
@@ -187,15 +187,15 @@ func (r *Reply) RPCError() *RPCError {
 	return nil
 }
 
-// TimedOut reports whether nothing, or nothing more, came for so long.
+// TimedOut reports whether Err is a time-out, and the request was begun at least about after ago.
 func (r *Reply) TimedOut(after time.Duration) bool {
 	var t interface{ Timeout() bool }
 	late := errors.Is(r.Err, context.DeadlineExceeded) || errors.As(r.Err, &t) && t.Timeout()
 	return late && time.Since(r.StartedAt) > after-after/10
 }
 
-// IsInconclusive reports whether the reply says nothing about the server: no more requests were to
-// be made, or there was no time.
+// IsInconclusive reports whether the reply says nothing about the server: the request was not made (ErrRequestLimit), it was
+// cancelled, or it was answered 429.
 func (r *Reply) IsInconclusive() bool {
 	return errors.Is(r.Err, ErrRequestLimit) || errors.Is(r.Err, context.Canceled) || r.Status == http.StatusTooManyRequests
 }
@@ -211,7 +211,7 @@ var (
 	productName = lazyregexp.New(`^[\w.\- ]{1,30}(/[\w.]{1,20})?`)
 )
 
-// Intermediary returns the name of what has answered, as far as it says: a proxy, mostly.
+// Intermediary returns the name of what has answered, as far as the headers tell it; "the server": they do not.
 func (r *Reply) Intermediary() string {
 	var names []string
 	for _, name := range []string{"Server", "Via", "X-Powered-By"} {
@@ -249,7 +249,7 @@ func (r *Reply) Summary() string {
 	return text
 }
 
-// BodyExcerpt returns what the body says to people.
+// BodyExcerpt returns what the body says to people: the error of the first message, the title of a page, or the first line; "": nothing.
 func (r *Reply) BodyExcerpt() string {
 	const (
 		maxText = 160
@@ -273,7 +273,7 @@ func (r *Reply) BodyExcerpt() string {
 	return quoteStart(line, maxText)
 }
 
-// quoteStart quotes as many characters of a text as most, and shows where there are more.
+// quoteStart quotes the first most characters of a text, and shows whether there are more.
 func quoteStart(text string, most int) string {
 	if all := []rune(text); len(all) > most {
 		text = string(all[:most]) + "…"
@@ -293,13 +293,13 @@ func NetErrorText(err error) string {
 	return "the connection failed"
 }
 
-// LifeSigns returns how many comments and the like an event stream had: signs of life.
+// LifeSigns returns how many comments and retry fields an event stream had so far: they show that it is alive.
 func (r *Reply) LifeSigns() int { return r.lexer.lifeSigns }
 
-// StreamFaults returns what breaks the rules of event streams in one.
+// StreamFaults returns what breaks the rules of event streams in the body so far, the first few faults.
 func (r *Reply) StreamFaults() []StreamFault { return r.lexer.faults }
 
-// gzipBody reads what was compressed, as it comes.
+// gzipBody decompresses a body as it comes.
 type gzipBody struct {
 	compressed   io.Reader
 	decompressed *gzip.Reader

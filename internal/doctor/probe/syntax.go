@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// An Event of an event stream.
+// An Event is one of an event stream.
 type Event struct {
 	Name, ID string
-	HasID    bool
+	HasID    bool   // it has the field id, whose value may be ""
 	Data     []byte // nil: it had none
 }
 
@@ -30,27 +30,28 @@ type streamLexer struct {
 	searchedBytes   int    // how much of partialLine has no line end in it
 	skipsNextLF     bool   // an LF that comes next belongs to the CR before it
 	currentEvent    Event
-	hasDataOrID     bool // currentEvent has a field that counts
-	isPastFirstLine bool // there was a line
-	completeEvents  []Event
-	totalBytes      int
-	lifeSigns       int // comments and retry fields: signs of life
+	hasDataOrID     bool    // currentEvent has a field that counts
+	isPastFirstLine bool    // there was a line
+	completeEvents  []Event // that nextEvent has not returned yet
+	totalBytes      int     // of the stream so far
+	lifeSigns       int     // comments and retry fields: signs of life
 	faults          []StreamFault
 }
 
 // A StreamFault is what breaks the rules of event streams.
 type StreamFault struct {
 	Kind string // one of the constants
-	Line string // where
+	Line string // the line or data that has the fault
 }
 
+// addFault notes a fault, unless there are enough.
 func (l *streamLexer) addFault(what, line string) {
 	if len(l.faults) < 5 {
 		l.faults = append(l.faults, StreamFault{what, line})
 	}
 }
 
-// nextEvent returns the next event that is complete.
+// nextEvent returns the next event that is complete; false: there is none yet.
 func (l *streamLexer) nextEvent() (Event, bool) {
 	if len(l.completeEvents) == 0 {
 		return Event{}, false
@@ -96,6 +97,7 @@ func (l *streamLexer) finish() {
 	}
 }
 
+// readLine takes a line without its end. A blank one completes an event.
 func (l *streamLexer) readLine(line []byte) {
 	if !l.isPastFirstLine {
 		l.isPastFirstLine, line = true, bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
