@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	minRepeats     = 3               // replies of one kind, until they are no coincidence
-	lossWindow     = time.Minute     // in which a server loses so many sessions
-	maxEmptyStream = time.Second     // how long a GET stream that ends at once is there at most
-	minIdleStream  = 5 * time.Second // how long one that is cut because it is quiet is there at least
-	minBadRequests = 5               // requests in a row, until the session must be the reason
+	minRepeats     = 3               // how many lost sessions, or streams that end alike, are no coincidence
+	lossWindow     = time.Minute     // in which minRepeats sessions must be lost
+	maxEmptyStream = time.Second     // a GET stream that ends at once lasts at most so long; those that are cut alike differ by less
+	minIdleStream  = 5 * time.Second // a GET stream that is cut because it is quiet lasts at least so long
+	minBadRequests = 5               // how many requests in a row must be answered 400 for the session to be the reason
 )
 
 // replyHistory is what is known of a session's replies over HTTP.
 type replyHistory struct {
 	hasSucceeded    bool            // a request of the session was answered with success
-	badRequests     int             // requests in a row that were answered 400 since
-	sessionLosses   []time.Time     // when the server did not know its session any more
-	streamDurations []time.Duration // how long the last GET streams were there, and had next to nothing in them
+	badRequests     int             // how many requests in a row were answered 400 since then
+	sessionLosses   []time.Time     // when the server did not know its session any more; the latest minRepeats
+	streamDurations []time.Duration // how long the latest GET streams with next to nothing in them lasted; minRepeats at most
 }
 
 // checkExchange looks at an exchange with a server.
@@ -59,7 +59,7 @@ func (w *watcher) checkExchange(e *observe.Exchange) {
 	}
 }
 
-// checkPost looks at the reply to messages, whose media type is mediaType.
+// checkPost looks at the reply to a POST, whose media type is mediaType.
 func (w *watcher) checkPost(e *observe.Exchange, mediaType, summary string, report func(doctor.Fault, string)) {
 	switch s := e.Status; {
 	case s == http.StatusNotAcceptable || s == http.StatusUnsupportedMediaType:
@@ -102,7 +102,7 @@ func (w *watcher) checkPost(e *observe.Exchange, mediaType, summary string, repo
 	}
 }
 
-// addSessionLoss notes that the session was not known at a time. It returns how often that was so lately.
+// addSessionLoss notes that the server did not know the session at a time. It returns how often that was so in lossWindow, up to minRepeats.
 func (r *replyHistory) addSessionLoss(at time.Time) int {
 	n := 0
 	for _, t := range r.sessionLosses {
@@ -118,7 +118,7 @@ func (r *replyHistory) addSessionLoss(at time.Time) int {
 	return len(r.sessionLosses)
 }
 
-// checkGet looks at the reply to the request for a stream.
+// checkGet looks at the reply to a GET, which asks for a stream.
 func (w *watcher) checkGet(e *observe.Exchange, isStream bool, summary string, report func(doctor.Fault, string)) {
 	if e.RequestHeader.Get("Mcp-Session-Id") == "" && e.RequestHeader.Get("Mcp-Protocol-Version") == "" {
 		return // no session is there yet: the client tries what the server speaks

@@ -11,35 +11,37 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// maxFirstAnswerTime is how long a process may take until its first answer.
+// maxFirstAnswerTime is how long a process may take to answer initialize.
 const maxFirstAnswerTime = 4 * time.Second
 
-// maxAnsweredIDs is how many ids of answered requests a session's server is known by.
+// maxAnsweredIDs is how many ids of answers are remembered of a session's server, to see that one is answered twice.
 const maxAnsweredIDs = 32
 
 // conversation is what is known of a session's server. observe keeps it with the session.
 type conversation struct {
 	mu               sync.Mutex
-	isComplete       bool   // messages were told from initialize on, as long as
-	observerGaps     uint64 // is that of the Observer
-	answeredIDs      [maxAnsweredIDs]jsonrpc.ID
-	nextAnswered     int             // in answeredIDs
-	listCapabilities map[string]bool // capabilities that have a list
+	isComplete       bool                       // the watcher was told of initialize; and of all since then, as long as
+	observerGaps     uint64                     // is equal to GapCount of the Observer
+	answeredIDs      [maxAnsweredIDs]jsonrpc.ID // of the latest answers
+	nextAnswered     int                        // index in answeredIDs of what is replaced next
+	listCapabilities map[string]bool            // the capabilities with a list that the server has declared; nil: not known
 
-	replyHistory replyHistory // over HTTP
+	replyHistory replyHistory // over HTTP; mu guards it, too
 }
+
+// conversationOf returns what is known of a session's server.
 
 func conversationOf(s *observe.Session) *conversation {
 	return s.WatcherValue(conversationKey{}, func() any { return new(conversation) }).(*conversation)
 }
 
 type (
-	conversationKey struct{}
-	cursorKey       struct{}
+	conversationKey struct{} // of the conversation in a Session
+	cursorKey       struct{} // of the cursor, as JSON, in the Call of a list
 )
 
-// Message implements observe.Watcher. What a client does wrong is refused, and told as that; so
-// only the server's end is looked at.
+// Message implements observe.Watcher. It looks only at the server's end: what a client does wrong is refused, and Watchers are
+// told of the refusal.
 func (w *watcher) Message(p *observe.Passed) {
 	if p.Hop != observe.Upstream {
 		return
@@ -54,7 +56,7 @@ func (w *watcher) Message(p *observe.Passed) {
 	}
 }
 
-// noteRequest notes what is compared with the response.
+// noteRequest notes what the response to a request is compared with later.
 func (w *watcher) noteRequest(p *observe.Passed) {
 	switch method := p.Call.Method; {
 	case method == "initialize":
@@ -77,8 +79,8 @@ func listCapability(method string) string {
 	return ""
 }
 
-// checkStrayResponse looks at a response that answers nothing. It may answer what was asked before anybody
-// watched, unless all of the conversation was told.
+// checkStrayResponse looks at a response to no known request. It may answer what was asked before anybody
+// watched, unless the watcher was told of all of the conversation.
 func (w *watcher) checkStrayResponse(p *observe.Passed) {
 	c, id := conversationOf(p.Session), p.Message.ID()
 	if id.IsZero() || id == jsonrpc.NullID {
@@ -175,7 +177,7 @@ func isUnsafeIntegerID(id string) bool {
 	return err != nil || n > 1<<53
 }
 
-// idToRemember returns an id to remember: none in the place of a very long one.
+// idToRemember returns id; zero in the place of a very long one.
 func idToRemember(id jsonrpc.ID) jsonrpc.ID {
 	if len(id.String()) > maxForeignBytes {
 		return jsonrpc.ID{}

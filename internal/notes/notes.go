@@ -1,6 +1,6 @@
 // Package notes finds in live traffic those faults of package doctor that can be seen in passing,
-// without asking anybody anything, and tells of each as an observe.Note: once a server and fault,
-// and again an hour later.
+// without asking anybody anything. It tells of each as an observe.Note: once for each server and fault,
+// and again if it is seen an hour later.
 //
 // What happens beside the messages is always looked at. Messages and HTTP exchanges are looked at
 // only while somebody else watches them (a trace, the page, the log at debug, metrics): a bridge
@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	repeatAfter     = time.Hour // how long a fault of a server is not told of another time
-	maxRemembered   = 1024      // how many faults, processes, servers are remembered at once, of each kind
-	maxForeignBytes = 100       // bytes of what a peer has chosen
+	repeatAfter     = time.Hour // for how long a fault of a server is not told of again
+	maxRemembered   = 1024      // how many entries each map of a watcher has
+	maxForeignBytes = 100       // how many bytes a note has of a text that a peer has chosen
 )
 
 // Watch looks at what o tells of, until stop is called.
@@ -35,12 +35,12 @@ type watcher struct {
 	observer *observe.Observer
 
 	mu         sync.Mutex
-	reported   map[faultKey]time.Time
-	stopSteps  map[int]string // by process id: the last step by which the process was asked to end
-	earlyExits map[string]int // by server: processes in a row that have ended before they answered
+	reported   map[faultKey]time.Time // when each fault was told of last
+	stopSteps  map[int]string         // by process id: the last step by which the process was asked to end
+	earlyExits map[string]int         // by server: how many processes have ended at once since a session was last opened
 }
 
-// faultKey is one of a server.
+// faultKey is a fault of a server.
 type faultKey struct{ server, code, title string }
 
 // putBounded keeps a value in a bounded map: a full one is emptied.
@@ -51,7 +51,7 @@ func putBounded[K comparable, V any](m map[K]V, k K, v V) {
 	m[k] = v
 }
 
-// note tells of a fault, unless that was done.
+// note tells of a fault, unless that was done less than repeatAfter ago.
 func (w *watcher) note(server string, s *observe.Session, f doctor.Fault, evidence string) {
 	now := time.Now()
 	key := faultKey{server, f.Code, f.Title}
@@ -108,7 +108,7 @@ func (w *watcher) checkNoise(e observe.Noise) {
 	w.note(e.Server, e.Session, f, processText(e.PID)+": "+itoa(e.Bytes)+" bytes on stdout, "+e.Reason)
 }
 
-// noteStopStep looks at how a process must be ended.
+// noteStopStep looks at what it takes to end a process.
 func (w *watcher) noteStopStep(e observe.ProcessStopping) {
 	w.mu.Lock()
 	before := w.stopSteps[e.PID]
@@ -122,11 +122,11 @@ func (w *watcher) noteStopStep(e observe.ProcessStopping) {
 	}
 }
 
-// maxEarlyExitTime is how long a process that is started for no session takes at most to end at once.
+// maxEarlyExitTime is how long a process lives at most that has ended at once.
 const maxEarlyExitTime = 5 * time.Second
 
-// checkProcessEnd looks at the end of a process. One that has ended before it answered may be one that was
-// asked what a server may end at, so it takes two in a row.
+// checkProcessEnd looks at the end of a process. It takes two in a row that end before they have answered: one may have been asked
+// only for its era, and a server may end at that.
 func (w *watcher) checkProcessEnd(e observe.ProcessEnded) {
 	w.mu.Lock()
 	delete(w.stopSteps, e.PID)

@@ -19,20 +19,20 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 )
 
-// resourceMetadata is what of RFC 9728 matters.
+// resourceMetadata is the part of a protected resource's metadata (RFC 9728) that matters here.
 type resourceMetadata struct {
 	Resource string   `json:"resource"`
 	Servers  []string `json:"authorization_servers"`
 }
 
-// serverMetadata is what of RFC 8414 matters.
+// serverMetadata is the part of an authorization server's metadata (RFC 8414) that matters here.
 type serverMetadata struct {
 	Issuer               string   `json:"issuer"`
 	CodeChallengeMethods []string `json:"code_challenge_methods_supported"`
 }
 
-// checkAuthorization finds the step of authorization that fails (H18), where the server
-// has answered 401 or 403.
+// checkAuthorization finds the step of authorization that fails (H18). r is the reply with 401
+// or 403.
 func (p authorization) checkAuthorization(ctx context.Context, r *probe.Reply) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -82,7 +82,7 @@ func (p authorization) addCredentialFinding(ctx context.Context, r *probe.Reply,
 		"Check that the token is one for this server and not revoked. If the answer is the same without it, see whether a proxy takes the Authorization header away."+p.signInAgainAdvice(""))
 }
 
-// signInAgainAdvice says how the sign-in is made anew whose stored credential was used; "": none was.
+// signInAgainAdvice says how to sign in anew, if the stored credential was used; "": it was not. first stands before that.
 func (p authorization) signInAgainAdvice(first string) string {
 	if !p.options.UsesStoredCredential {
 		return ""
@@ -90,7 +90,7 @@ func (p authorization) signInAgainAdvice(first string) string {
 	return " The credential is the stored one: " + first + `"` + p.loginCommand() + `" signs in anew.`
 }
 
-// loginCommand returns the command that signs in. A query, which may have a secret, is not in it.
+// loginCommand returns the command that signs in to the server. The query of its URL, which may have a secret, is not in it.
 func (p authorization) loginCommand() string {
 	command := cmp.Or(p.options.LoginCommand, "mcp-bridge login")
 	if p.URL.RawQuery != "" {
@@ -99,7 +99,7 @@ func (p authorization) loginCommand() string {
 	return command + " " + probe.DisplayURL(p.URL)
 }
 
-// describeScheme names the authentication scheme of a challenge.
+// describeScheme returns the authentication scheme of a challenge, as the end of a sentence.
 func describeScheme(challenge string) string {
 	name, _, _ := strings.Cut(challenge, " ")
 	if name == "" {
@@ -108,7 +108,7 @@ func describeScheme(challenge string) string {
 	return fmt.Sprintf("; WWW-Authenticate: %.20s ...", name)
 }
 
-// challengeParam returns a parameter of a challenge, as text.
+// challengeParam returns a parameter of a challenge, without quotes; "": there is none.
 func challengeParam(challenge, name string) string {
 	m := regexp.MustCompile(`(?i)[\s,]` + name + `\s*=\s*(?:"([^"]*)"|([^\s,"]+))`).FindStringSubmatch(" " + challenge)
 	if m == nil {
@@ -117,8 +117,8 @@ func challengeParam(challenge, name string) string {
 	return m[1] + m[2]
 }
 
-// tokenFault decodes a token that is a JWT and says what is wrong with it; "": nothing
-// that can be seen. It repeats times and the audience only.
+// tokenFault decodes the token in an Authorization header, if it is a JWT, and says what is wrong with it; "": nothing
+// that can be seen. The text has no more of the token than times and the audience.
 func (p authorization) tokenFault(header string) string {
 	_, token, _ := strings.Cut(header, " ")
 	parts := strings.Split(token, ".")
@@ -166,13 +166,13 @@ func (p authorization) covers(resource string) bool {
 	return p.URL.Path == u.Path || strings.TrimSuffix(p.URL.Path, "/") == parent || strings.HasPrefix(p.URL.Path, parent+"/")
 }
 
-// wellKnownURL returns the address of metadata about u: the name goes before its path.
+// wellKnownURL returns the address at the site of u of the metadata with this name about path.
 func wellKnownURL(u *url.URL, name string, path string) *url.URL {
 	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/.well-known/" + name + strings.TrimSuffix(path, "/")}
 }
 
-// fetchJSON gets a document that is JSON, without credentials. It goes to no private address
-// that a public server names.
+// fetchJSON gets a JSON document, without credentials; false: it cannot be had. A private address
+// that a public server names is not asked: then the Reply has an Err.
 func (p authorization) fetchJSON(ctx context.Context, u *url.URL, into any) (*probe.Reply, bool) {
 	if p.isPrivateOfPublic(u) {
 		return &probe.Reply{Method: "GET", Err: fmt.Errorf("a private address is not asked")}, false
@@ -181,7 +181,7 @@ func (p authorization) fetchJSON(ctx context.Context, u *url.URL, into any) (*pr
 	return r, r.Err == nil && r.Status == http.StatusOK && json.Unmarshal(r.Text, into) == nil
 }
 
-// isPrivateOfPublic reports whether u is of a private address and the server is not.
+// isPrivateOfPublic reports whether the host of u is a private address or this machine, and that of the server is not.
 func (p authorization) isPrivateOfPublic(u *url.URL) bool {
 	private := func(host string) bool {
 		ip, err := netip.ParseAddr(host)
@@ -190,7 +190,8 @@ func (p authorization) isPrivateOfPublic(u *url.URL) bool {
 	return private(u.Hostname()) && !private(p.URL.Hostname())
 }
 
-// publishedResource returns what the site's metadata say the URL of its MCP server is.
+// publishedResource returns the URL of the MCP server that the site's metadata name; "": they name none of this origin, or only the
+// site itself.
 func (p authorization) publishedResource(ctx context.Context) string {
 	var m resourceMetadata
 	if _, ok := p.fetchJSON(ctx, wellKnownURL(p.URL, "oauth-protected-resource", ""), &m); !ok {
@@ -203,7 +204,7 @@ func (p authorization) publishedResource(ctx context.Context) string {
 	return probe.DisplayURL(u)
 }
 
-// checkDiscovery follows the way that clients go to find out where they get a token.
+// checkDiscovery finds out, as clients do, where they get a token, and says what fails.
 func (p authorization) checkDiscovery(ctx context.Context, challenge string) {
 	const means = "Clients that know OAuth cannot find out where to get a token."
 	var m resourceMetadata

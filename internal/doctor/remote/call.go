@@ -13,10 +13,10 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
-// minCallWait is how long a call must have been waited for, for its silence to say something.
+// minCallWait is how long one must have waited for the answer to a call for its absence to say something.
 const minCallWait = 3 * time.Second
 
-// checkToolCall calls the tool that the user has named (H26), and sees whether its events came as
+// checkToolCall calls the tool that the user has named, if any (H26), and sees whether the events of the reply came as
 // they arose. Nothing else may be going on.
 func (p commonChecks) checkToolCall(ctx context.Context) {
 	name := p.options.ToolToCall
@@ -75,7 +75,7 @@ func (p commonChecks) noteCallResult(r *probe.Reply, isError bool) {
 	}
 }
 
-// addCallUnanswered says that a call was taken and has no answer.
+// addCallUnanswered adds H26 for a call that was not answered.
 func (p commonChecks) addCallUnanswered(r *probe.Reply, waited time.Duration) {
 	seen := fmt.Sprintf("%q: no answer in %s", p.options.ToolToCall, waited.Round(100*time.Millisecond))
 	switch {
@@ -106,7 +106,7 @@ func (p *prober) lacksTool() bool {
 	return p.toolNames != nil && !p.toolNames[p.options.ToolToCall]
 }
 
-// addNoSuchTool says that the tool of a call that failed is not one that the server lists.
+// addNoSuchTool adds H26 if the tool of the failed call is not one that the server lists.
 func (p commonChecks) addNoSuchTool(r *probe.Reply) {
 	if !p.lacksTool() || r.Response() == nil {
 		return

@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	lookupTimeout = 4 * time.Second
-	dialTimeout   = 3 * time.Second
-	maxAddresses  = 6
+	lookupTimeout = 4 * time.Second // of a host name
+	dialTimeout   = 3 * time.Second // of a connection, and of a TLS handshake
+	maxAddresses  = 6               // how many addresses of a host are tried
 )
 
 // canConnect finds out whether the server can be reached, phase by phase (H1 to H3), and
-// returns whether there is any use in sending requests.
+// reports whether requests can be sent. Behind a proxy, it looks only at the proxy.
 func (p connection) canConnect(ctx context.Context) bool {
 	port := p.URL.Port()
 	if port == "" {
@@ -69,7 +69,7 @@ func millis(d time.Duration) string {
 	return fmt.Sprintf("%d ms", d.Milliseconds())
 }
 
-// canReachProxy looks at a proxy that the environment names; the rest is up to it.
+// canReachProxy sees whether the proxy that the environment names can be reached. err says that the environment names no valid one.
 func (p connection) canReachProxy(ctx context.Context, proxy *url.URL, err error) (reached bool) {
 	const do = "Correct HTTP_PROXY or HTTPS_PROXY, or name the server's host in NO_PROXY."
 	if err != nil {
@@ -93,7 +93,7 @@ func (p connection) canReachProxy(ctx context.Context, proxy *url.URL, err error
 	return true
 }
 
-// lookupHost returns the addresses of a host.
+// lookupHost returns the addresses of a host, maxAddresses at most; false: there are none, and it has said so.
 func (p connection) lookupHost(ctx context.Context, host string) ([]netip.Addr, bool) {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{ip}, true
@@ -116,11 +116,12 @@ func (p connection) lookupHost(ctx context.Context, host string) ([]netip.Addr, 
 // A dialAttempt is an attempt to connect to one address.
 type dialAttempt struct {
 	ip       netip.Addr
-	conn     net.Conn
+	conn     net.Conn // nil: err says why
 	duration time.Duration
 	err      error
 }
 
+// dialAll connects to all addresses at the same time.
 func dialAll(ctx context.Context, ips []netip.Addr, port string) []*dialAttempt {
 	dials := make([]*dialAttempt, len(ips))
 	var all sync.WaitGroup
@@ -142,7 +143,7 @@ func dialAll(ctx context.Context, ips []netip.Addr, port string) []*dialAttempt 
 func (p connection) addDialFailures(dials []*dialAttempt) *dialAttempt {
 	var best *dialAttempt
 	var failed []string
-	local := true // what failed was refused by this machine or on it
+	local := true // all addresses that failed are of this machine
 	for _, d := range dials {
 		switch {
 		case d.err == nil && best == nil:

@@ -18,18 +18,18 @@ type Options struct {
 	TLS    *tls.Config // httpdial.LoadTLSConfig; nil: the system's authorities, and no certificate of ours
 
 	// UsesStoredCredential says that the Authorization in Header is the stored credential of a sign-in. It is sent to
-	// the address that is examined, and to others of its origin only where they belong to CredentialResource ("":
-	// that is not known). NoCredentialReason is why there is no stored credential; "": nobody has looked.
+	// the address that is examined, and to other addresses of its origin only if they belong to CredentialResource; "":
+	// not known, so to none. NoCredentialReason is why no stored credential is sent; "": nobody has looked for one, or it is sent.
 	// IsCredentialBound: there is one, but it is bound to a key (DPoP), so it is not sent.
 	UsesStoredCredential bool
 	CredentialResource   string
 	NoCredentialReason   string
 	IsCredentialBound    bool
 
-	// LoginCommand is the command that signs in, as a shell takes it, for the account that is meant. "": without flags.
+	// LoginCommand is the command that signs in, as a shell takes it, without the URL. "": "mcp-bridge login".
 	LoginCommand string
 
-	// TimeSpent is what was used before of the time that Diagnose may take.
+	// TimeSpent is how much of the time that Diagnose may take is used up already.
 	TimeSpent time.Duration
 
 	// RunSlowChecks adds the checks that wait for minutes.
@@ -46,12 +46,12 @@ type Options struct {
 
 // How long things may take.
 const (
-	totalTimeout           = 17 * time.Second // everything but cleaning up and what is slow
-	cleanupTimeout         = 2 * time.Second
-	answerTimeout          = 8 * time.Second // the first answer: the server may have to start
-	slowAnswerTimeout      = time.Minute     // with RunSlowChecks
-	checkTimeout           = 5 * time.Second // each check that follows
-	recheckTimeout         = 5 * time.Second // of totalTimeout, at most half as much as is left: what is checked again
+	totalTimeout           = 17 * time.Second // for everything but cleaning up and what is slow
+	cleanupTimeout         = 2 * time.Second  // for ending what was opened at the server
+	answerTimeout          = 8 * time.Second  // the first answer: the server may have to start
+	slowAnswerTimeout      = time.Minute      // with RunSlowChecks
+	checkTimeout           = 5 * time.Second  // each check that follows
+	recheckTimeout         = 5 * time.Second  // of totalTimeout, kept for what is checked again; at most half of what is left
 	defaultQuietStreamWait = 330 * time.Second
 )
 
@@ -79,8 +79,8 @@ func Diagnose(ctx context.Context, address string, o Options, r *doctor.Report) 
 	return ctx.Err()
 }
 
-// diagnose finds out what speaks there, and runs the checks for that. What waits for
-// minutes is bounded by slow alone.
+// diagnose finds out what speaks there, and runs the checks for that. ctx has the time limit of Diagnose; the check that waits for
+// minutes runs under slow, which has none.
 func (p *prober) diagnose(slow, ctx context.Context) {
 	found := identification{p}.identify(ctx)
 	p.ReplyTimeout = answerTimeout
@@ -88,7 +88,7 @@ func (p *prober) diagnose(slow, ctx context.Context) {
 	case found.sse != nil:
 		found.sse.openSession(ctx)
 	case found.legacy != nil && !found.legacy.checkSession(ctx):
-		found.legacy = nil // what needs the session would only say so again
+		found.legacy = nil // all checks of the session would fail for the same reason
 	}
 	t := found.requester()
 	if t == nil {
@@ -116,8 +116,8 @@ func (p *prober) diagnose(slow, ctx context.Context) {
 	}
 }
 
-// reserveTime returns a context that ends before ctx does, so that the time left remains, or half
-// of what there is.
+// reserveTime returns a context that ends before ctx does: by the time left, or by half of the time that ctx
+// has if that is less.
 func reserveTime(ctx context.Context, left time.Duration) (context.Context, context.CancelFunc) {
 	end, ok := ctx.Deadline()
 	if !ok {

@@ -21,8 +21,8 @@ func (p commonChecks) checkMediaTypes(ctx context.Context) {
 	}
 }
 
-// explainMediaTypes finds out which Accept and Content-Type the server wants, where it
-// has refused those that the protocol prescribes (H10).
+// explainMediaTypes finds out which Accept or Content-Type the server wants. r is its refusal of
+// those that the protocol prescribes (H10).
 func (p identification) explainMediaTypes(ctx context.Context, r *probe.Reply) {
 	const both = typeJSON + ", " + typeSSE
 	works := ""
@@ -38,7 +38,7 @@ func (p identification) explainMediaTypes(ctx context.Context, r *probe.Reply) {
 // browserOrigin is the origin of a page that a developer has: the MCP Inspector's.
 const browserOrigin = "http://localhost:6274"
 
-// checkCORS sees whether pages may use the server, if they are meant to (H16).
+// checkCORS sees whether pages in browsers can use the server, if its reply to the preflight admits them (H16).
 func (p corsChecks) checkCORS(ctx context.Context) {
 	needs, q := p.neededHeaders()
 	q.Method, q.Body = http.MethodOptions, nil
@@ -89,7 +89,7 @@ func (p corsChecks) neededHeaders() (names []string, like probe.Request) {
 	return names, probe.Request{}
 }
 
-// checkExposedHeaders sees whether a page may read what it needs of replies.
+// checkExposedHeaders sees whether a page may read the replies to its requests, and the headers in them that it needs.
 func (p corsChecks) checkExposedHeaders(ctx context.Context) {
 	if p.found.legacy == nil || p.found.legacy.id == "" {
 		return

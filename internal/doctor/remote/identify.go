@@ -21,8 +21,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/lazyregexp"
 )
 
-// identify finds out what speaks at the address, and if nothing does that clients
-// understand, why.
+// identify finds out what speaks at the address. If that is nothing that clients
+// understand, it says why. It follows one redirect.
 func (p identification) identify(ctx context.Context) foundProtocols {
 	for moved := false; ; moved = true {
 		f, legacy, modern := p.probeBothEras(ctx)
@@ -45,7 +45,7 @@ func (p identification) identify(ctx context.Context) foundProtocols {
 	}
 }
 
-// probeBothEras asks in both eras at once.
+// probeBothEras sends initialize and server/discover at the same time, and returns both replies.
 func (p identification) probeBothEras(ctx context.Context) (f foundProtocols, legacy, modern *probe.Reply) {
 	var both sync.WaitGroup
 	both.Go(func() { modern = p.discover(ctx) })
@@ -57,6 +57,7 @@ func (p identification) probeBothEras(ctx context.Context) (f foundProtocols, le
 	return foundProtocols{legacy: p.sessionOf(legacy), modern: p.modernServerOf(modern)}, legacy, modern
 }
 
+// noteFound notes the facts about a server that speaks Streamable HTTP.
 func (p identification) noteFound(f foundProtocols, legacy, modern *probe.Reply) {
 	sessions := "without sessions"
 	if f.legacy != nil && f.legacy.id != "" {
@@ -79,8 +80,8 @@ func (p identification) noteFound(f foundProtocols, legacy, modern *probe.Reply)
 	}
 }
 
-// checkRedirect says what a redirect of POST does to clients (H4), and returns where to
-// go on; nil: nowhere.
+// checkRedirect says what a redirect of POST does to clients (H4), and returns the address at which to
+// go on; nil: r is no redirect, or leads to nothing that may be examined.
 func (p identification) checkRedirect(r *probe.Reply) *url.URL {
 	if r.Err != nil || r.Status/100 != 3 || r.Status == http.StatusNotModified {
 		return nil
@@ -127,7 +128,7 @@ func (p identification) checkRedirect(r *probe.Reply) *url.URL {
 // loginPagePattern matches paths and hosts of pages where people sign in.
 var loginPagePattern = lazyregexp.New(`(?i)\b(log-?in|sign-?in|sso|oauth2?/(start|authorize|sign_in)|saml|auth/realms)\b|^(login|accounts|sso|auth)\.|cloudflareaccess`)
 
-// explainNoMCP says why nothing at the address speaks MCP.
+// explainNoMCP says why nothing at the address speaks MCP. legacy and modern are the replies of probeBothEras.
 func (p identification) explainNoMCP(ctx context.Context, legacy, modern *probe.Reply) {
 	r := legacy
 	switch {
@@ -158,7 +159,7 @@ func (p identification) explainNoMCP(ctx context.Context, legacy, modern *probe.
 	}
 }
 
-// botChallengePattern matches the pages with which bots are kept away.
+// botChallengePattern matches pages that keep bots away.
 var botChallengePattern = lazyregexp.New(`(?i)just a moment|captcha|are you (a )?human|challenge-platform|access denied.*bot`)
 
 // explainNoReply says why there is no reply at all.
@@ -184,7 +185,7 @@ func (p identification) explainNoReply(ctx context.Context, r *probe.Reply) {
 	}
 }
 
-// saysTLSNeeded reports whether a server tells a client that it should have spoken TLS.
+// saysTLSNeeded reports whether a reply says that the client should have spoken TLS.
 func saysTLSNeeded(r *probe.Reply) bool {
 	return r.Status == http.StatusBadRequest && (strings.Contains(string(r.Text), "HTTP request to an HTTPS server") || strings.Contains(string(r.Text), "HTTP request was sent to HTTPS port"))
 }
@@ -206,6 +207,7 @@ func (p identification) speaksTLS(ctx context.Context) bool {
 	return true
 }
 
+// addOtherScheme adds H3: an http URL was given for a port that speaks TLS.
 func (p identification) addOtherScheme(_ context.Context, r *probe.Reply) {
 	other := *p.URL
 	other.Scheme = "https"
@@ -215,7 +217,7 @@ func (p identification) addOtherScheme(_ context.Context, r *probe.Reply) {
 // refusedHostPattern matches what servers say of a Host or an Origin that they do not admit.
 var refusedHostPattern = lazyregexp.New(`(?i)invalid host|invalid origin|\bhost\b.*(not (allowed|admitted|permitted)|refused|rejected|mismatch)|\borigin\b.*(not (allowed|admitted|permitted)|refused|rejected)|forbidden origin|dns rebinding`)
 
-// explainForbidden finds out whether it is the Origin or the Host that is refused (H17).
+// explainForbidden finds out whether the Origin or the Host is refused (H17). If neither is, it looks at the credentials.
 func (p identification) explainForbidden(ctx context.Context, r *probe.Reply) {
 	try := func(change func(*probe.Request)) bool {
 		a := p.initialize(ctx, change)
@@ -267,7 +269,7 @@ func (p identification) explainFailure(r *probe.Reply) {
 	p.addFinding("H5", doctor.Error, title, r.Summary(), "Clients cannot begin.", do)
 }
 
-// explainOtherAnswer says that the answer is none of those that are known.
+// explainOtherAnswer says what is wrong with an answer that explainNoMCP does not know.
 func (p identification) explainOtherAnswer(r, modern *probe.Reply) {
 	e := r.RPCError()
 	switch {
@@ -286,8 +288,8 @@ func (p identification) explainOtherAnswer(r, modern *probe.Reply) {
 	}
 }
 
-// checkPath looks for the server at other paths of the same site (H6), where the answer
-// says that it is not here.
+// checkPath looks for the server at other paths of the same site (H6). r is the reply that
+// says that the server is not at the given one.
 func (p identification) checkPath(ctx context.Context, r *probe.Reply) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -331,7 +333,7 @@ func (p identification) checkPath(ctx context.Context, r *probe.Reply) {
 		"Ask for the exact URL, path and all; behind a proxy, see whether its prefix is passed on to the server or taken off.")
 }
 
-// isWithinResource reports whether u is the resource, or below it.
+// isWithinResource reports whether u is the address of a resource, or below it. It is false for "".
 func isWithinResource(resource string, u *url.URL) bool {
 	of, err := url.Parse(resource)
 	if err != nil || resource == "" || !httpdial.SameOrigin(of, u) || of.RawQuery != "" {

@@ -11,9 +11,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor/probe"
 )
 
-const maxPages = 5 // of a list
+const maxPages = 5 // how many pages of a list are read
 
-// noteLists counts what the server has.
+// noteLists notes how many tools, resources and prompts the server has.
 func (p commonChecks) noteLists(ctx context.Context) {
 	for _, kind := range []string{"tools", "resources", "prompts"} {
 		if p.requester.hasCapability(kind) {
@@ -22,6 +22,7 @@ func (p commonChecks) noteLists(ctx context.Context) {
 	}
 }
 
+// countList reads a list, maxPages at most, and returns the text of its fact.
 func (p commonChecks) countList(ctx context.Context, kind string) string {
 	n, cursor, began := 0, "", time.Now()
 	names := map[string]bool{}
@@ -59,7 +60,7 @@ func (p commonChecks) countList(ctx context.Context, kind string) string {
 	}
 }
 
-// checkConnectionReuse sees whether connections are used again (H24).
+// checkConnectionReuse sees whether the server keeps connections open for further requests (H24).
 func (p commonChecks) checkConnectionReuse(ctx context.Context) {
 	const tries = 3
 	var last *probe.Reply

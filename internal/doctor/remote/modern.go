@@ -15,11 +15,11 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/lazyregexp"
 )
 
-// A modernServer is a server that speaks 2026-07-28. It is not changed.
+// A modernServer is a server that speaks 2026-07-28. It is immutable.
 type modernServer struct {
 	prober        *prober
-	capabilities  map[string]json.RawMessage
-	discoverReply *probe.Reply // to server/discover
+	capabilities  map[string]json.RawMessage // the server's capabilities
+	discoverReply *probe.Reply               // to server/discover
 }
 
 func (m *modernServer) harmlessMethod() string { return "server/discover" }
@@ -32,7 +32,7 @@ func (m *modernServer) ask(ctx context.Context, method string, params map[string
 	return m.prober.askModern(ctx, method, params, change)
 }
 
-// modernRequest returns a request of 2026-07-28.
+// modernRequest returns a request of 2026-07-28, with the headers and the _meta that it must have. _meta in params is kept.
 func (p *prober) modernRequest(method string, params map[string]any) probe.Request {
 	header := legacyHeader()
 	header[headerVersion], header[headerMethod] = era.NewestModern, method
@@ -50,6 +50,7 @@ func (p *prober) modernRequest(method string, params map[string]any) probe.Reque
 	return probe.Request{Header: header, ID: id, Body: probe.EncodeMessage(map[string]any{"jsonrpc": "2.0", "id": id, "method": method, "params": all})}
 }
 
+// askModern makes a request of 2026-07-28; change, if not nil, changes how it is sent.
 func (p *prober) askModern(ctx context.Context, method string, params map[string]any, change func(*probe.Request)) *probe.Reply {
 	q := p.modernRequest(method, params)
 	if change != nil {
@@ -89,8 +90,8 @@ func (p *prober) modernServerOf(r *probe.Reply) *modernServer {
 // missingHeaderPattern matches a complaint that a header did not come.
 var missingHeaderPattern = lazyregexp.New(`(?i)(Mcp-Method|Mcp-Name|Mcp-Protocol-Version)\b.{0,40}(missing|required|absent)|(missing|requires?|no)\b.{0,40}(Mcp-Method|Mcp-Name|Mcp-Protocol-Version)`)
 
-// addDroppedHeader says when the server misses a header of 2026-07-28 that was sent (H9), and
-// returns whether it does.
+// addDroppedHeader adds H9 if r says that a header of 2026-07-28 is missing, which was sent. It reports whether
+// r does.
 func (p *prober) addDroppedHeader(r *probe.Reply) bool {
 	e := r.RPCError()
 	if r.Status/100 == 2 || e == nil || e.Code != era.CodeHeaderMismatch {
@@ -108,8 +109,8 @@ func (p *prober) addDroppedHeader(r *probe.Reply) bool {
 	return true
 }
 
-// checkHeaders sees whether a request is served as server/discover has promised
-// (H9, H15).
+// checkHeaders sees whether a request with all headers of 2026-07-28 is served, as server/discover has promised
+// (H9, H15). m may be nil: there is nothing to check.
 func (m *modernServer) checkHeaders(ctx context.Context) {
 	if m == nil || !m.hasCapability("tools") {
 		return
@@ -124,7 +125,7 @@ func (m *modernServer) checkHeaders(ctx context.Context) {
 	}
 }
 
-// checkSubscription opens a subscription, whose first message is due at once (H11).
+// checkSubscription opens a subscription, whose first message is due at once (H11). m may be nil: there is nothing to check.
 func (m *modernServer) checkSubscription(ctx context.Context) {
 	if m == nil || m.discoverReply.Err != nil {
 		return
@@ -135,7 +136,7 @@ func (m *modernServer) checkSubscription(ctx context.Context) {
 }
 
 // subscribe opens a subscription and waits for its first event. It returns what did not
-// come in the time there was, "" if all did.
+// come within checkTimeout; "": all did, or the server has refused.
 func (m *modernServer) subscribe(ctx context.Context) (silent string) {
 	q := m.prober.modernRequest("subscriptions/listen", map[string]any{"notifications": map[string]any{"toolsListChanged": true}})
 	q.Timeout = checkTimeout
@@ -156,8 +157,8 @@ func (m *modernServer) subscribe(ctx context.Context) (silent string) {
 	return ""
 }
 
-// addNewestFails says when clients of 2026-07-28 take the answer for a failure, which a
-// server that does not know the revision should not cause.
+// addNewestFails adds H15 if the server fails (5xx) at server/discover. A server that does not know 2026-07-28 should refuse it, so
+// that clients fall back to initialize.
 func (p *prober) addNewestFails(r *probe.Reply) {
 	if r.Err == nil && r.Status >= http.StatusInternalServerError && !r.IsHTML() {
 		p.addFinding("H15", doctor.Warning, "The server fails when it is asked in the newest revision", "server/discover: "+r.Summary(),
@@ -166,7 +167,7 @@ func (p *prober) addNewestFails(r *probe.Reply) {
 	}
 }
 
-// revisions names what a server speaks, for facts.
+// revisions returns the revisions that a server speaks, as a fact has them.
 func (f foundProtocols) revisions() string {
 	var all []string
 	if f.modern != nil {

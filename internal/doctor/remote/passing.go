@@ -30,7 +30,7 @@ func (p *prober) checkReply(r *probe.Reply) {
 	p.checkResponseIDs(r)
 }
 
-// checkContentType says when the Content-Type of a reply is not what its body is.
+// checkContentType adds H10 if the Content-Type of a reply is not that of its body.
 func (p *prober) checkContentType(r *probe.Reply) {
 	text := bytes.TrimSpace(r.Text)
 	looks, first := "", ""
@@ -59,7 +59,7 @@ func looksLikeEventStream(text []byte) bool {
 	return false
 }
 
-// checkResponseIDs says when responses are not those that were asked for.
+// checkResponseIDs adds H23 if a reply has responses to other requests, with an id of another type, or more than one.
 func (p *prober) checkResponseIDs(r *probe.Reply) {
 	own, ours := 0, strconv.Itoa(r.ID)
 	for _, m := range r.Messages {

@@ -11,22 +11,22 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor/probe"
 )
 
-// A prober makes the requests of one diagnosis and collects what they show. Its methods may be called concurrently, but for those of
-// the Client that may not.
+// A prober makes the requests of one diagnosis and collects what they show. Its methods may be called concurrently, but for
+// runRechecks, reportFacts and cleanup, and those of the Client that may not.
 type prober struct {
 	*probe.Client
 	options  Options
 	report   *doctor.Report
 	dialTime time.Duration // what a new connection costs; set by canConnect
 
-	hasBufferedStream atomic.Bool // see addBuffered
+	hasBufferedStream atomic.Bool // H11 was added; see addBuffered
 
-	rechecks chan func(context.Context) // see recheckLater
+	rechecks chan func(context.Context) // what recheckLater has been given; it has room for all; closed by runRechecks
 
 	mu           sync.Mutex
 	cleanupFuncs []func(context.Context) // see onCleanup
-	facts        map[string]string
-	toolNames    map[string]bool // names of a tools/list that was read to its end; nil: it was not
+	facts        map[string]string       // see setFact
+	toolNames    map[string]bool         // names of a tools/list that was read to its end; nil: it was not
 }
 
 func newProber(address string, o Options, r *doctor.Report) (*prober, error) {
@@ -46,16 +46,16 @@ func newProber(address string, o Options, r *doctor.Report) (*prober, error) {
 	return p, nil
 }
 
-// doAndCheck is Do, and looks at the reply for what is wrong with any.
+// doAndCheck is Do with checkReply.
 func (p *prober) doAndCheck(ctx context.Context, q probe.Request) *probe.Reply {
 	r := p.Do(ctx, q)
 	p.checkReply(r)
 	return r
 }
 
-// recheckLater has the check of a stream made again when there is nothing else going on: nothing
-// has come on it in time, which may be because a server was asked so much at once. If that is
-// so again, it is held back (H11). first is the server's first answer.
+// recheckLater has the check of a stream on which nothing has come in time made again, when nothing else goes on: perhaps the
+// server was asked too much at once. stream is that check, and says what did not come; "": all did. If something is
+// missing again, the stream is held back (H11). first is the server's first answer, and t asks the server for comparison.
 func (p *prober) recheckLater(t requester, first *probe.Reply, stream func(context.Context) (silent string)) {
 	p.rechecks <- func(ctx context.Context) {
 		usual := t.ask(ctx, t.harmlessMethod(), nil, nil)
@@ -70,11 +70,11 @@ func (p *prober) recheckLater(t requester, first *probe.Reply, stream func(conte
 	}
 }
 
-// minSilenceFactor is how many times as long as for its other answers a server must have been
-// waited for, for its silence to say something.
+// minSilenceFactor is how many times as long as for another answer one must have waited
+// for the silence of a server to say something.
 const minSilenceFactor = 4
 
-// runRechecks makes the checks of recheckLater.
+// runRechecks makes the checks that recheckLater was given, and waits for them. It is called once, after the last recheckLater.
 func (p *prober) runRechecks(ctx context.Context) {
 	close(p.rechecks)
 	var all sync.WaitGroup
@@ -91,8 +91,8 @@ func (p *prober) setFact(name, format string, args ...any) {
 	p.facts[name] = fmt.Sprintf(format, args...)
 }
 
-// reportFacts reports the facts in the order in which people read them: the checks note
-// them in any.
+// reportFacts adds the facts to the report in the order in which people read them: the checks note
+// them in any order.
 func (p *prober) reportFacts() {
 	for _, name := range []string{"proxy", "connection", "transport", "revision", "server", "first answer", "credential", "authorization",
 		"tools", "resources", "prompts", "GET stream", "resumption", "browsers", "call", "quiet stream"} {
@@ -102,7 +102,7 @@ func (p *prober) reportFacts() {
 	}
 }
 
-// cleanup ends what was opened at the server.
+// cleanup ends what was opened at the server, within cleanupTimeout.
 func (p *prober) cleanup() {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer cancel()
@@ -120,17 +120,17 @@ func (p *prober) onCleanup(end func(context.Context)) {
 	p.cleanupFuncs = append(p.cleanupFuncs, end)
 }
 
-// addFinding adds a finding.
+// addFinding adds a finding. Credentials are taken out of seen.
 func (p *prober) addFinding(code string, severity doctor.Severity, title, seen, means, do string) {
 	p.report.AddFinding(doctor.Finding{Code: code, Severity: severity, Title: title, Evidence: p.WithoutCredentials(seen), Consequence: means, Advice: do})
 }
 
-// addFault adds a finding with its usual words.
+// addFault adds the finding of a fault. Credentials are taken out of seen.
 func (p *prober) addFault(f doctor.Fault, seen string) {
 	p.report.AddFinding(f.WithEvidence(p.WithoutCredentials(seen)))
 }
 
-// addTooManyRequests says that the server has refused requests because there were too many.
+// addTooManyRequests adds H20 if the server has answered a request with 429.
 func (p *prober) addTooManyRequests() {
 	r, n, since := p.First429()
 	if r == nil {

@@ -31,7 +31,7 @@ func legacyHeader() map[string]string {
 	return map[string]string{"Content-Type": typeJSON, "Accept": typeJSON + ", " + typeSSE}
 }
 
-// initialize asks for a session; change, if not nil, changes how.
+// initialize sends initialize; change, if not nil, changes the request. A session that the reply opens is deleted in the end.
 func (p *prober) initialize(ctx context.Context, change func(*probe.Request)) *probe.Reply {
 	id := p.NewID()
 	q := probe.Request{Header: legacyHeader(), ID: id, Body: probe.EncodeMessage(map[string]any{"jsonrpc": "2.0", "id": id, "method": "initialize", "params": map[string]any{
@@ -46,8 +46,8 @@ func (p *prober) initialize(ctx context.Context, change func(*probe.Request)) *p
 	return r
 }
 
-// deleteSessionAtEnd has the session deleted in the end that a reply has opened, in the way in which
-// it was asked for with q; judge: and what comes of that is looked at.
+// deleteSessionAtEnd has cleanup delete the session that a reply has opened. q is the request that has opened the session: its
+// address and headers are used. judge: a finding is added if that fails.
 func (p *prober) deleteSessionAtEnd(r *probe.Reply, q probe.Request, judge bool) {
 	if q.URL == nil {
 		q.URL = p.URL
@@ -80,7 +80,7 @@ func (s *session) harmlessMethod() string { return "ping" }
 
 func (s *session) hasCapability(capability string) bool { return s.capabilities[capability] != nil }
 
-// requestHeaders returns what each request of the session has.
+// requestHeaders returns the headers of a POST of the session.
 func (s *session) requestHeaders() map[string]string {
 	h := legacyHeader()
 	h[headerVersion] = s.protocolVersion
@@ -103,8 +103,8 @@ func (s *session) ask(ctx context.Context, method string, params map[string]any,
 	return s.prober.doAndCheck(ctx, q)
 }
 
-// checkSession says whether the session works at all: with any connection (H7), with the
-// headers that belong to it (H9, H15). It returns whether it does.
+// checkSession reports whether the session works at all: over any connection (H7), and with the
+// headers that belong to a session (H9, H15). If not, it says why.
 func (s *session) checkSession(ctx context.Context) bool {
 	s.checkRevision()
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
@@ -134,11 +134,11 @@ func (s *session) checkSession(ctx context.Context) bool {
 	return false
 }
 
-// affinityPings is how many pings of one session go out on connections of their own. That
-// two replicas, taken at random, hide behind so many has a probability below one percent.
+// affinityPings is how many pings of one session go out on connections of their own. If two replicas
+// are taken at random, the chance that all pings reach the same one is below one percent.
 const affinityPings = 8
 
-// pingConcurrently makes n pings at once.
+// pingConcurrently makes n pings at once; change changes each of them.
 func (s *session) pingConcurrently(ctx context.Context, n int, change func(*probe.Request)) []*probe.Reply {
 	replies := make([]*probe.Reply, n)
 	var all sync.WaitGroup
@@ -164,8 +164,8 @@ func isSessionLost(r *probe.Reply) bool {
 		r.Status == http.StatusOK && r.RPCError() != nil && sessionErrorPattern.MatchString(r.RPCError().Message)
 }
 
-// countReplies returns how many replies have a result, how many say that there is no such
-// session, and one that has no result.
+// countReplies returns how many replies are answers (wasAnswered), how many say that there is no such
+// session, and one that is no answer; nil: all are.
 func countReplies(replies []*probe.Reply) (good, lost int, bad *probe.Reply) {
 	for _, r := range replies {
 		switch {
@@ -182,7 +182,7 @@ func countReplies(replies []*probe.Reply) (good, lost int, bad *probe.Reply) {
 	return good, lost, bad
 }
 
-// cookiesHelp reports whether the session is found by requests with the cookies that came
+// cookiesHelp reports whether requests find the session if they have the cookies that came
 // with it.
 func (s *session) cookiesHelp(ctx context.Context) bool {
 	if len(s.prober.Jar.Cookies(s.prober.URL)) == 0 {
@@ -192,6 +192,7 @@ func (s *session) cookiesHelp(ctx context.Context) bool {
 	return good == 4
 }
 
+// addNoAffinity adds H7: of n pings, lost did not find the session, as bad says. cookies: with cookies all find it.
 func (s *session) addNoAffinity(n, lost int, bad *probe.Reply, cookies bool) {
 	seen := fmt.Sprintf("%d of %d pings of one session on fresh connections did not find it; %s", lost, n, bad.Summary())
 	if cookies {
@@ -210,7 +211,7 @@ func (s *session) addNoAffinity(n, lost int, bad *probe.Reply, cookies bool) {
 		doctor.ReplicasLoseSessions.Advice)
 }
 
-// explainLostSession says why no request of the session works.
+// explainLostSession says why no request of the session works. bad is a reply without a result.
 func (s *session) explainLostSession(ctx context.Context, bad *probe.Reply) {
 	without := s.ask(ctx, "ping", nil, func(q *probe.Request) { delete(q.Header, headerVersion) })
 	if wasAnswered(without) {
@@ -271,7 +272,7 @@ func (s *session) checkRevision() {
 	}
 }
 
-// checkUnknownSession sees what becomes of a client whose session the server has forgotten (H8).
+// checkUnknownSession sees how the server answers a client whose session it has forgotten (H8). s may be nil: there is nothing to check.
 func (s *session) checkUnknownSession(ctx context.Context) {
 	if s == nil || s.id == "" {
 		return
@@ -281,13 +282,13 @@ func (s *session) checkUnknownSession(ctx context.Context) {
 	switch {
 	case r.Err != nil || r.IsInconclusive() || r.Status == http.StatusNotFound || r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden:
 		return
-	case wasAnswered(r): // it does not need its sessions
+	case wasAnswered(r): // the server does not need its sessions
 		return
 	}
 	s.prober.addFault(doctor.UnknownSessionNot404, "with an unknown session id, "+r.Summary())
 }
 
-// deleteSession deletes a session; judge: and says what is wrong with that (H25).
+// deleteSession deletes a session with q. judge: it adds H25 if that fails.
 func (p *prober) deleteSession(ctx context.Context, q probe.Request, judge bool) {
 	r := p.Start(ctx, q)
 	r.Close()

@@ -21,23 +21,23 @@ import (
 // sseSession is a connection to a server that speaks HTTP+SSE.
 type sseSession struct {
 	prober          *prober
-	stream          *probe.Reply
-	endpointText    string   // the endpoint, as the server gave it
-	endpoint        *url.URL // where messages go; set before the first ask
-	isInitialized   bool     // initialize was answered
-	protocolVersion string
-	capabilities    map[string]json.RawMessage
+	stream          *probe.Reply               // the GET; read by readStream alone until streamEnded
+	endpointText    string                     // the endpoint, as the server gave it
+	endpoint        *url.URL                   // where messages go; set before the first ask
+	isInitialized   bool                       // initialize was answered
+	protocolVersion string                     // that was negotiated
+	capabilities    map[string]json.RawMessage // the server's capabilities
 
-	mu            sync.Mutex
-	responseChans map[string]chan probe.Message // by id
-	streamEnded   chan struct{}                 // the stream has ended
-	startedAt     time.Time
+	mu            sync.Mutex                    // of responseChans
+	responseChans map[string]chan probe.Message // by id: those who wait for a response
+	streamEnded   chan struct{}                 // closed when readStream has returned
+	startedAt     time.Time                     // when the first event of the stream was there
 }
 
 // endpointTimeout is how long the first event of HTTP+SSE may take.
 const endpointTimeout = 4 * time.Second
 
-// findSSE looks for a server of HTTP+SSE, where POST was refused as those do; nil:
+// findSSE looks for a server of HTTP+SSE, if post, the reply to a POST, is a refusal as from such a server; nil:
 // there is none.
 func (p *prober) findSSE(ctx context.Context, post *probe.Reply) *sseSession {
 	switch {
@@ -46,7 +46,7 @@ func (p *prober) findSSE(ctx context.Context, post *probe.Reply) *sseSession {
 	case post.Status == http.StatusUnauthorized, post.Status == http.StatusForbidden, post.Status == http.StatusMisdirectedRequest:
 		return nil
 	}
-	// The stream outlives ctx: it is closed in the end.
+	// The stream outlives ctx: cleanup closes it.
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	late := time.AfterFunc(endpointTimeout, cancel)
 	r := p.Start(life, probe.Request{Method: http.MethodGet, Header: map[string]string{"Accept": typeSSE}})
@@ -104,6 +104,7 @@ func (e *sseSession) ask(ctx context.Context, method string, params map[string]a
 	return e.askMessage(ctx, m, id, change)
 }
 
+// askMessage posts a message, and waits for the response to id on the stream; 0: the message has none.
 func (e *sseSession) askMessage(ctx context.Context, m map[string]any, id int, change func(*probe.Request)) *probe.Reply {
 	c := make(chan probe.Message, 1)
 	key := strconv.Itoa(id)
@@ -143,8 +144,8 @@ func (e *sseSession) askMessage(ctx context.Context, m map[string]any, id int, c
 	return r
 }
 
-// openSession initializes the session of HTTP+SSE, at the endpoint that the server has given or
-// where it should be (H21).
+// openSession initializes the session of HTTP+SSE. If the server takes no messages at the endpoint that it has given, it tries
+// where the endpoint should be, and says so (H21).
 func (e *sseSession) openSession(ctx context.Context) {
 	given, err := e.prober.URL.Parse(e.endpointText)
 	if err != nil || given.Host == "" || strings.TrimSpace(e.endpointText) == "" {
@@ -194,7 +195,7 @@ func (e *sseSession) openSession(ctx context.Context) {
 	e.reportNotInitialized(r)
 }
 
-// initializeAt sends initialize to endpoint, which messages go to from now on.
+// initializeAt sends initialize to endpoint. Messages go there from now on.
 func (e *sseSession) initializeAt(ctx context.Context, endpoint *url.URL) *probe.Reply {
 	e.endpoint = endpoint
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
@@ -211,7 +212,7 @@ func (e *sseSession) initializeAt(ctx context.Context, endpoint *url.URL) *probe
 	return r
 }
 
-// reportNotInitialized says why there is no session although the message was not refused.
+// reportNotInitialized says why there is no session, if initialize has got the reply r and no result.
 func (e *sseSession) reportNotInitialized(r *probe.Reply) {
 	switch {
 	case e.isInitialized || r.IsInconclusive():

@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
-// addBuffered says that a stream is held back on its way (H11). r names who answers.
+// addBuffered adds H11, once: a stream is held back on its way. The headers of r may tell by whom.
 func (p *prober) addBuffered(r *probe.Reply, seen string) {
 	if p.hasBufferedStream.Swap(true) {
 		return // said of another stream
@@ -22,14 +22,15 @@ func (p *prober) addBuffered(r *probe.Reply, seen string) {
 	p.addFault(doctor.BufferedStreams, seen)
 }
 
-// checkCompression notes that an event stream is compressed.
+// checkCompression adds H11 as a note if an event stream is compressed.
 func (p *prober) checkCompression(r *probe.Reply) {
 	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
 		p.addFault(doctor.CompressedStreams, "Content-Encoding: "+e+", by "+r.Intermediary())
 	}
 }
 
-// checkGetStream looks at the stream for what the server says by itself (H11, H13, H14).
+// checkGetStream looks at the GET stream, on which the server says what answers no request (H11, H13, H14). s may be nil: there is
+// nothing to check.
 func (s *session) checkGetStream(ctx context.Context) {
 	if s == nil {
 		return
@@ -57,7 +58,8 @@ func (s *session) checkGetStream(ctx context.Context) {
 	}
 }
 
-// openGetStream opens the GET stream of a session, to be read for the time.
+// openGetStream opens the GET stream of a session, which can be read for the time within. last is the event id after which it is
+// resumed; "": it is a new one.
 func (s *session) openGetStream(ctx context.Context, last string, within time.Duration) *probe.Reply {
 	h := s.requestHeaders()
 	delete(h, "Content-Type")
@@ -87,10 +89,10 @@ func (s *session) explainGetAnswer(r *probe.Reply) {
 	s.prober.addFinding("H13", severity, doctor.OddGetAnswer.Title, r.Summary(), means, doctor.OddGetAnswer.Advice)
 }
 
-// quickEnd is how soon after its beginning the end of a GET stream is no coincidence.
+// quickEnd is for how long a GET stream is read: one that ends before that has not ended by coincidence.
 const quickEnd = time.Second
 
-// readGetStream reads the beginning of a GET stream, and opens it again.
+// readGetStream reads a GET stream for quickEnd, cuts it, and opens or resumes it again.
 func (s *session) readGetStream(ctx context.Context, r *probe.Reply) {
 	s.prober.setFact("GET stream", "yes")
 	s.prober.checkCompression(r)
@@ -141,12 +143,13 @@ func (s *session) checkReopening(ctx context.Context) {
 	}
 }
 
+// addNotResumed adds H14: streams cannot be resumed.
 func (s *session) addNotResumed(seen string) {
 	s.prober.addFault(doctor.CannotResumeStreams, seen)
 }
 
-// checkResume cuts the reply to a ping after its first event and resumes it (H14), if the
-// server sends an id before it sends the response.
+// checkResume cuts the reply to a ping after its first event and resumes it (H14). It does so only if that event has an id and is not
+// the response. s may be nil: there is nothing to check.
 func (s *session) checkResume(ctx context.Context) {
 	if s == nil || s.id == "" {
 		return
@@ -190,7 +193,7 @@ func (s *session) checkResume(ctx context.Context) {
 	}
 }
 
-// checkIdleStream sees for how long a stream may be silent (H12). It waits for minutes.
+// checkIdleStream sees for how long a stream may be silent (H12). It waits for quietStreamWait, which is minutes.
 func (p *prober) checkIdleStream(ctx context.Context, f foundProtocols) {
 	quiet := p.options.quietStreamWait
 	if quiet == 0 {

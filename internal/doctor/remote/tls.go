@@ -17,7 +17,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 )
 
-// handshake makes a TLS connection over conn and says what is wrong with it (H2, H3).
+// handshake makes a TLS connection over conn and says what is wrong with it (H2, H3); false: clients could not use it.
 // No request is made over it.
 func (p connection) handshake(ctx context.Context, conn net.Conn) (*tls.ConnectionState, bool) {
 	c := p.options.TLS.Clone()
@@ -69,7 +69,7 @@ func (p connection) addHandshakeFailure(err error) {
 		"Check that this is the port for https, that the server has a certificate for "+p.URL.Hostname()+", and that it speaks TLS 1.2 or newer.")
 }
 
-// isPlainHTTP reports whether something answered in HTTP where TLS was spoken.
+// isPlainHTTP reports whether a handshake has failed because the answer was plain HTTP.
 func isPlainHTTP(err error) bool {
 	return strings.Contains(err.Error(), "HTTP response to HTTPS client")
 }
@@ -81,6 +81,7 @@ func isAboutOurCertificate(err error) bool {
 	return errors.As(err, &op) && op.Op == "remote error" && strings.Contains(err.Error(), "certificate")
 }
 
+// addOurCertificateFinding adds H2: the server wants a client certificate, or refuses ours.
 func (p connection) addOurCertificateFinding(err error) {
 	title, do := "The server wants a client certificate", "Give one with --client-cert and --client-key."
 	if p.options.TLS != nil && len(p.options.TLS.Certificates) > 0 {
@@ -89,7 +90,7 @@ func (p connection) addOurCertificateFinding(err error) {
 	p.addFinding("H2", doctor.Error, title, probe.NetErrorText(err), "Clients without a certificate that the server trusts get no connection.", do)
 }
 
-// checkCertificateChain says what is wrong with the server's certificates, and reports whether that is nothing.
+// checkCertificateChain says what is wrong with the server's certificates (H2), and reports whether nothing is.
 func (p connection) checkCertificateChain(ctx context.Context, chain []*x509.Certificate, c *tls.Config) bool {
 	leaf, sound := chain[0], true
 	names := "the certificate of " + subjectOf(leaf)
@@ -150,6 +151,7 @@ func (p connection) checkCertificateChain(ctx context.Context, chain []*x509.Cer
 
 func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 MST") }
 
+// subjectOf returns the name that a certificate is for, as it is shown.
 func subjectOf(c *x509.Certificate) string {
 	if c.Subject.CommonName == "" && len(c.DNSNames) > 0 {
 		return c.DNSNames[0]
@@ -176,8 +178,8 @@ func joinNames(names []string, ips []net.IP) string {
 	return strings.Join(all, ", ")
 }
 
-// issuerCompletes reports whether the chain is complete with the certificate that the last
-// one says its issuer's can be fetched as.
+// issuerCompletes reports whether the chain is complete once the certificate of the issuer of last is added, which
+// is fetched from the http address that last names.
 func (p connection) issuerCompletes(ctx context.Context, last, leaf *x509.Certificate, inter *x509.CertPool, roots *x509.CertPool, now time.Time) bool {
 	for _, address := range last.IssuingCertificateURL {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
@@ -216,7 +218,8 @@ func (p connection) clockDifference(ctx context.Context, c *tls.Config) string {
 	return describeClockSkew(resp.Header, c.Time)
 }
 
-// describeClockSkew compares the Date of a reply with our clock.
+// describeClockSkew compares the Date of a reply with our clock; "": they differ by less than five minutes, or there is no Date. clock
+// tells the time; nil: time.Now.
 func describeClockSkew(header http.Header, clock func() time.Time) string {
 	at, err := http.ParseTime(header.Get("Date"))
 	now := time.Now()
