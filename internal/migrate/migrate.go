@@ -69,6 +69,26 @@ func findProgram(argv []string) (name string, rest []string, ok bool) {
 	return "", nil, false
 }
 
+// A packageSource is where a program comes from: there are two by the name of mcp-proxy.
+type packageSource int
+
+const (
+	unknownSource packageSource = iota
+	fromNPM
+	fromPyPI
+)
+
+// sourceOf returns where a program comes from that the first word of a line runs.
+func sourceOf(launcher string) packageSource {
+	switch launcher {
+	case "npx", "bunx", "npm", "pnpm", "yarn":
+		return fromNPM
+	case "uvx", "uv", "pipx", "docker", "podman": // the image of mcp-proxy has that of PyPI
+		return fromPyPI
+	}
+	return unknownSource
+}
+
 // AdviceFor returns what to write for a command line that begins with another program, as findProgram finds it. a.Line is empty if
 // its arguments are no line of that program.
 func AdviceFor(argv []string) (program string, a Advice, ok bool) {
@@ -76,7 +96,7 @@ func AdviceFor(argv []string) (program string, a Advice, ok bool) {
 	if !ok {
 		return "", Advice{}, false
 	}
-	if a, ok = peerAdvice(program, rest, slices.Contains([]string{"npx", "bunx", "npm", "pnpm", "yarn"}, argv[0])); !ok {
+	if a, ok = peerAdvice(program, rest, sourceOf(argv[0])); !ok {
 		return program, Advice{}, true
 	}
 	if d, ok := parseDocker(argv); ok {

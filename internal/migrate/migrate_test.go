@@ -156,8 +156,8 @@ func TestProgram(t *testing.T) {
 	for _, test := range []struct{ line, name, ours string }{
 		{"supergateway --stdio x", "supergateway", "mcp-bridge serve --port 8000 -- x"},
 		{"npx -y supergateway@4.0.0 --stdio x", "supergateway", "mcp-bridge serve --port 8000 -- x"},
-		{"uvx mcp-proxy --port 1 x", "mcp-proxy", "mcp-bridge serve --port 1 -- x"},
-		{"uv tool run mcp-proxy --port 1 x", "mcp-proxy", "mcp-bridge serve --port 1 -- x"},
+		{"uvx mcp-proxy --port 1 x", "mcp-proxy", "mcp-bridge serve --port 1 --pass-env safe -- x"},
+		{"uv tool run mcp-proxy --port 1 x", "mcp-proxy", "mcp-bridge serve --port 1 --pass-env safe -- x"},
 		{"pnpm dlx mcp-remote https://host/mcp", "mcp-remote", "mcp-bridge connect https://host/mcp"},
 		{"npx -y server mcp-remote", "", ""},
 		{"cat mcp-proxy", "", ""},

@@ -103,9 +103,9 @@ func withUnit(number string, unit time.Duration) (wait string, ok bool) {
 	}
 }
 
-// peerAdvice returns what to write for a line of a program that findProgram has found, of which args stand behind its name. npm tells if what
-// fetches packages of npm stands in front: there are two programs by the name of mcp-proxy. ok is false if args are no line of it.
-func peerAdvice(program string, args []string, npm bool) (a Advice, ok bool) {
+// peerAdvice returns what to write for a line of a program that findProgram has found, of which args stand behind its name. ok is
+// false if args are no line of it.
+func peerAdvice(program string, args []string, source packageSource) (a Advice, ok bool) {
 	if program == supergateway {
 		return SupergatewayAdvice(args)
 	}
@@ -127,9 +127,12 @@ func peerAdvice(program string, args []string, npm bool) (a Advice, ok bool) {
 	for _, x := range p.flags {
 		line = append(line, x.bridgeFlagsOf(line[1])...)
 	}
+	if program == mcpProxy && source == fromPyPI && !remote && !p.passesEnvironment() && !slices.Contains(line, "--pass-env") {
+		line = append(line, "--pass-env", "safe") // that of PyPI gives a command no more by itself
+	}
 	a = Advice{Program: program, LeftOut: p.leftOut(line[1])}
 	line, a.needsTokens = addTokenFile(line)
-	a.listensEverywhere = !remote && !slices.Contains(line, "--host") && (program == websocketd || program == mcpProxy && (npm || p.isNPMProxy()))
+	a.listensEverywhere = !remote && !slices.Contains(line, "--host") && (program == websocketd || program == mcpProxy && (source == fromNPM || p.isNPMProxy()))
 	if !remote {
 		a.Line = printable.ShellCommand(p.withCommand(line, &a)...)
 		return a, true
@@ -229,6 +232,11 @@ func (p peerLine) hasNamedServers() bool {
 	return slices.ContainsFunc(p.flags, func(x givenFlag) bool {
 		return slices.Contains([]string{"namedserver", "namedserverconfig"}, normalizedName(x.name))
 	})
+}
+
+// passesEnvironment tells if a line of mcp-proxy gives the command the whole environment.
+func (p peerLine) passesEnvironment() bool {
+	return slices.ContainsFunc(p.flags, func(x givenFlag) bool { return normalizedName(x.name) == "passenvironment" })
 }
 
 // isNPMProxy tells if a line of mcp-proxy has flags that only the one of npm has. Those of PyPI are in lower case.

@@ -55,8 +55,11 @@ func TestLineOf(t *testing.T) {
 		{"npx mcp-proxy --maxBodySize 1048576 -- cat", "mcp-bridge serve --max-message-size 1048576 -- cat", ""},
 		{"npx mcp-proxy --maxBodySize 0 -- cat", "mcp-bridge serve -- cat", "--maxBodySize"},
 		{"websocketd --passenv=PATH,KEY ./x", "mcp-bridge serve --pass-env PATH,KEY -- ./x", ""},
-		{"uvx --from mcp-proxy mcp-proxy --port 1 cat", "mcp-bridge serve --port 1 -- cat", ""},
-		{"uvx --from git+https://host/x -p 3.13 mcp-proxy --port 1 cat", "mcp-bridge serve --port 1 -- cat", ""},
+		{"uvx --from mcp-proxy mcp-proxy --port 1 cat", "mcp-bridge serve --port 1 --pass-env safe -- cat", ""},
+		{"uvx --from git+https://host/x -p 3.13 mcp-proxy --port 1 cat", "mcp-bridge serve --port 1 --pass-env safe -- cat", ""},
+		{"pipx run mcp-proxy --port 1 --no-pass-environment cat", "mcp-bridge serve --port 1 --pass-env safe -- cat", ""},
+		{"uvx mcp-proxy --named-server-config s.json --port 1", "mcp-bridge serve --config s.json --port 1", ""}, // where safe is the default
+		{"uvx mcp-proxy http://host/sse", "mcp-bridge connect http://host/sse", ""},
 		{"npx -y -p mcp-remote@latest mcp-remote https://host/mcp", "mcp-bridge connect https://host/mcp", ""},
 		{"mcp-proxy --port 8080", "", ""},
 		{"mcp-remote --debug", "", ""},
