@@ -284,14 +284,16 @@ func explainFlagError(fs *pflag.FlagSet, args []string, err error) error {
 	}
 	name := unknown.GetSpecifiedName()
 	if instead, ok := migrate.SupergatewayAdvice(args); ok {
-		return usagef("--%s is a flag of %s; write %s", name, instead.Program, instead)
+		return answeredUsagef("--%s is a flag of %s; write %s", name, instead.Program, instead)
 	}
 	if command == "serve" || command == "connect" {
 		this, other := migrateCommand("serve"), migrateCommand("connect")
 		if command == "connect" {
 			this, other = other, this
 		}
-		if instead, ok := migrate.MixedAdvice(this, other, args); ok {
+		if instead, ok := migrate.MixedAdvice(this, other, args); ok && instead.Line != "" {
+			return answeredUsagef("%s", instead.FlagsText())
+		} else if ok {
 			return usagef("%s", instead.FlagsText())
 		}
 	}
@@ -335,7 +337,7 @@ func shownCommand(argv []string) string {
 // refuseOtherBridge returns an error if a command to run is a line of another program that listens and so never answers on its stdout.
 func refuseOtherBridge(argv []string) error {
 	if program, instead, ok := migrate.AdviceFor(argv); ok && instead.Line != "" && !instead.IsConnect() {
-		return usagef("%s is another program, which does not speak MCP on its stdout; write %s", program, instead)
+		return answeredUsagef("%s is another program, which does not speak MCP on its stdout; write %s", program, instead)
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ func TestForeignLines(t *testing.T) {
 		{[]string{"npx", "mcp-proxy", "--host", "0.0.0.0", "--port", "8080", "--", "cat"}, "write mcp-bridge serve --host 0.0.0.0 --port 8080 --token-file tokens -- cat\nOther machines reach this address"},
 		{[]string{"serve", "--listen", ":8080", "--server", "sse", "--", "cat"}, "write mcp-bridge serve --listen :8080 --token-file tokens -- cat\nNot"},
 		{[]string{"serve", "--listen", ":8080", "--insecure", "--server", "sse", "--", "cat"}, "write mcp-bridge serve --listen :8080 --insecure -- cat\nNot"},
-		{[]string{"serve", "--connectionTimeout", "60000", "--auth-timeout=9", "https://host.example/mcp"}, "write mcp-bridge serve --connect-timeout 60s --auth-wait 9s https://host.example/mcp\nRun"},
+		{[]string{"serve", "--connectionTimeout", "60000", "--auth-timeout=9", "https://host.example/mcp"}, "write mcp-bridge serve --connect-timeout 60s --auth-wait 9s https://host.example/mcp\n"},
 		{[]string{"docker", "run", "-i", "-p", "8001:8000", "supercorp/supergateway", "--stdio", "uvx mcp-server-git"}, "write mcp-bridge serve --port 8001 -- uvx mcp-server-git"},
 		{[]string{"node", "-e", `f("a b")`}, `write: mcp-bridge -- node -e 'f("a b")'`},
 		{[]string{"serve", "node", "-e", `f("a b")`}, `mcp-bridge serve -- node -e 'f("a b")'`},
@@ -63,6 +63,10 @@ func TestForeignLines(t *testing.T) {
 		status, out, errs := try(t, test.args...)
 		if status != exitUsage || out != "" || strings.Contains(errs, "hush") || !strings.Contains(errs, test.says) {
 			t.Errorf("%q: status %d, stdout %q, stderr %q; want %q", test.args, status, out, errs, test.says)
+		}
+		// Who is told the whole line to write needs no manual.
+		if answered, manual := regexp.MustCompile(`(another program|its stdout|flags? of \S+); write mcp-bridge (serve|connect|doctor) (--|http)`).MatchString(errs), strings.Contains(errs, "for the manual"); answered && manual {
+			t.Errorf("%q: stderr %q", test.args, errs)
 		}
 		t.Logf("%q: %s", test.args, errs)
 	}

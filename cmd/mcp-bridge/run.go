@@ -71,13 +71,21 @@ func (e *environment) logEvents(log hclog.Logger, observer *observe.Observer) (o
 }
 
 // usageError is a mistake in how the program was called.
-type usageError struct{ text string }
+type usageError struct {
+	text       string
+	isAnswered bool // text has the line to write, so nobody needs the manual
+}
 
 func (e *usageError) Error() string { return e.text }
 
 // usagef returns a usageError.
 func usagef(format string, args ...any) error {
-	return &usageError{fmt.Sprintf(format, args...)}
+	return &usageError{text: fmt.Sprintf(format, args...)}
+}
+
+// answeredUsagef is usagef for a text that has the whole line to write.
+func answeredUsagef(format string, args ...any) error {
+	return &usageError{text: fmt.Sprintf(format, args...), isAnswered: true}
 }
 
 // loggedError is an error that the log or the report has already: run prints nothing of it.
@@ -102,6 +110,9 @@ func run(ctx context.Context, args []string, env environment) int {
 	case errors.As(err, &notRun):
 		fmt.Fprintf(env.stderr, "mcp-bridge: %v\n", err)
 		return exitUsage
+	case errors.As(err, &usage) && usage.isAnswered:
+		fmt.Fprintf(env.stderr, "mcp-bridge: %s\n", usage.text)
+		return exitUsage
 	case errors.As(err, &usage):
 		fmt.Fprintf(env.stderr, "mcp-bridge: %s\nRun \"mcp-bridge help\" for the manual.\n", usage.text)
 		return exitUsage
@@ -125,7 +136,7 @@ func dispatch(ctx context.Context, args []string, env environment) error {
 	}
 	if program, instead, ok := migrate.AdviceFor(rest); ok {
 		if instead.Line != "" {
-			return usagef("%s is another program; write %s", instead.Program, instead)
+			return answeredUsagef("%s is another program; write %s", instead.Program, instead)
 		}
 		return usagef("%s is another program; write mcp-bridge and only what follows %q", program, program) // which may be secret
 	}

@@ -112,7 +112,7 @@ func upstreamSpec(s config.Server, trust *tls.Config, log hclog.Logger) (upstrea
 func loadConfig(file string, options config.Options, log hclog.Logger) (*config.Config, error) {
 	c, err := config.Load(file, options)
 	if err != nil {
-		return c, &configError{usageError{err.Error()}, err}
+		return c, &configError{usageError{text: err.Error()}, err}
 	}
 	for _, notice := range c.Notices {
 		log.Warn("configuration", "notice", notice.String())
@@ -188,7 +188,7 @@ func checkConfig(args []string, env environment) error {
 		return err // the file itself is right
 	}
 	if err != nil {
-		return &usageError{err.Error()}
+		return &usageError{text: err.Error()}
 	}
 	for _, notice := range c.Notices {
 		fmt.Fprintln(env.stderr, notice)
