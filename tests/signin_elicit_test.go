@@ -31,7 +31,10 @@ type said struct {
 	}
 	Error struct {
 		Message string
-		Data    struct{ Reason, URL string }
+		Data    struct {
+			Reason, URL string
+			Status      int
+		}
 	}
 }
 
@@ -102,7 +105,7 @@ func TestStepUpElicited(t *testing.T) {
 				p.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"result":{"action":%q}}`, ask.ID, action))
 			}
 			if action == "decline" {
-				if no := p.says(); no.Error.Data.Reason != "authorization_required" || no.Error.Data.URL != ask.Params.URL {
+				if no := p.says(); no.Error.Data.Reason != "authorization_required" || no.Error.Data.URL != ask.Params.URL || no.Error.Data.Status != 403 {
 					t.Errorf("the answer is %+v", no)
 				}
 				p.send(strings.Replace(callT, `"id":2`, `"id":3`, 1))
@@ -156,7 +159,8 @@ func TestStepUpInput(t *testing.T) {
 				opens(t, input.Params.URL)
 			}
 			answer := p.says()
-			if ok := answer.ID == 2.0 && len(answer.Result.Content) == 1; ok != (action == "accept") || !ok && answer.Error.Data.Reason != "authorization_required" {
+			if ok := answer.ID == 2.0 && len(answer.Result.Content) == 1; ok != (action == "accept") ||
+				!ok && (answer.Error.Data.Reason != "authorization_required" || answer.Error.Data.Status != 403) {
 				t.Errorf("the answer is %+v", answer)
 			}
 		})

@@ -14,6 +14,7 @@ var flagGroups = []manual.Group{
 		flag("cancel", "", "end a sign-in that waits"),
 		flag("callback", "ADDRESS", `the address of the page where the browser has stopped, for a login that waits; "-" reads it from stdin, which nobody else sees`),
 		flag("detached", "", ""),
+		flag("auth-prompt", "browser", ""), // it is there because connect has it: login refuses the other value
 	}},
 	{Title: "logout", Commands: []string{"logout"}, Flags: []manual.Flag{
 		flag("all", "", "sign out everywhere"),

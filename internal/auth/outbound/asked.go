@@ -44,6 +44,7 @@ type modernCall struct {
 
 	requestState       string          // what its retry has as requestState; "": it was not answered with a question
 	shownURL           string          // the address that the client was asked to show
+	serverStatus       int             // what the server had answered, so that the client was asked; 0: the server was not asked
 	outcome            jsonrpc.Message // that came before the retry; invalid: none has
 	retryID            jsonrpc.ID      // in progress; zero: none is
 	retryProgressToken jsonrpc.ID      // the progress token of the retry
@@ -80,7 +81,7 @@ func (t *clientPrompt) promptMessages(server string, need client.SignInRequired)
 	if c == nil {
 		return nil
 	}
-	c.requestState, c.shownURL = newUnguessableID(), need.URL
+	c.requestState, c.shownURL, c.serverStatus = newUnguessableID(), need.URL, t.elicitor.serverStatus
 	t.callsByRequestState[c.requestState] = c
 	return []jsonrpc.Message{jsonrpc.NewResult(c.id, []byte(`{"resultType":"input_required","inputRequests":{"`+inputRequestKey+`":{"method":"`+methodElicit+`","params":`+params+`}}},"requestState":"`+c.requestState+`"}`)).WithRelated(c.id)}
 }
@@ -195,7 +196,7 @@ func (t *clientPrompt) handleRetry(c *modernCall, m jsonrpc.Message) (toServer, 
 			t.abandonCall(c)
 			toServer = jsonrpc.NewNotification(methodCancelled, []byte(`{"requestId":`+c.id.String()+`}`))
 		}
-		f := &httpdial.Fault{Reason: httpdial.ReasonAuthRequired, Status: statusUnauthorized, Text: "the person has not wanted to sign in"}
+		f := &httpdial.Fault{Reason: httpdial.ReasonAuthRequired, Status: cmp.Or(c.serverStatus, statusUnauthorized), Text: "the person has not wanted to sign in"}
 		return toServer, f.Response(m.ID()).WithRelated(m.ID())
 	case c.isOver(): // nobody had signed in yet
 		t.forgetCall(c)

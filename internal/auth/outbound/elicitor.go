@@ -22,6 +22,7 @@ type SignInElicitor struct {
 	awaitedURL      string                                // the address of the sign-in that the requests wait for
 	lastShownURL    string                                // the address that was shown last
 	declinedURL     string                                // the address that the person does not want to open
+	serverStatus    int                                   // what the server has answered to the request that has begun to wait last; 0: it was not asked
 	waitingRequests map[*context.CancelCauseFunc]struct{} // ends the wait of a request, each
 }
 
@@ -86,6 +87,7 @@ func (a *SignInElicitor) beginWait(parent context.Context, addr string) (ctx con
 	ctx, cancel := context.WithCancelCause(parent)
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.serverStatus = statusIn(parent)
 	if addr != "" && addr == a.declinedURL {
 		cancel(client.ErrSignInTimeout)
 		return ctx, func() {}, true

@@ -150,6 +150,22 @@ func TestDeclined(t *testing.T) {
 	})
 }
 
+// The status that who declines is told is the server's own; of a server that was not asked it is 401 (TestDeclined).
+func TestDeclinedStatus(t *testing.T) {
+	for _, status := range []int{401, 403} {
+		talking(t, func(t *testing.T, x *talk) {
+			request := context.WithValue(t.Context(), statusNoterKey{}, &statusNoter{status: status})
+			_, end, _ := x.beginWait(request, "")
+			defer end()
+			x.client.Says("%s", x.asks(t, "decline"))
+			if m := <-x.client.Out; string(m.Lookup("error", "data", "status")) != strconv.Itoa(status) {
+				t.Errorf("the server had answered %d; the client is told %s", status, m.Bytes())
+			}
+			x.server.Gets(cancels("1"))
+		})
+	}
+}
+
 // A call that is answered meanwhile, or whose client cannot show addresses, is not asked; the next one is.
 func TestAskedLater(t *testing.T) {
 	talking(t, func(t *testing.T, x *talk) {

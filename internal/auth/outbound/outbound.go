@@ -135,7 +135,7 @@ type faultTransport struct {
 // RoundTrip implements http.RoundTripper.
 func (t *faultTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	last := statusNoter{base: t.base}
-	resp, err := (&client.Transport{Base: &last, Credential: t.authorizer.options.Credential}).RoundTrip(r)
+	resp, err := (&client.Transport{Base: &last, Credential: t.authorizer.options.Credential}).RoundTrip(r.WithContext(context.WithValue(r.Context(), statusNoterKey{}, &last)))
 	if !t.authorizer.isFollowingStore.Load() && (err != nil || resp.Request != nil && resp.Request.Header["Authorization"] != nil) {
 		t.authorizer.followStore()
 	}
@@ -149,6 +149,17 @@ func (t *faultTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 type statusNoter struct {
 	base   http.RoundTripper
 	status int // 0: there was no answer
+}
+
+// statusNoterKey is the key of a request's statusNoter in its context.
+type statusNoterKey struct{}
+
+// statusIn returns what the server has answered to the request whose context is ctx, or made of that; 0: there was no answer.
+func statusIn(ctx context.Context) int {
+	if n, ok := ctx.Value(statusNoterKey{}).(*statusNoter); ok {
+		return n.status
+	}
+	return 0
 }
 
 // RoundTrip implements http.RoundTripper.
