@@ -372,8 +372,33 @@ func (c *conn) ownErrorText(m jsonrpc.Message) (text string) {
 // it is.
 func (r *request) bothRefusedResponse(second transport, text string) jsonrpc.Message {
 	f := *r.firstRefusal
-	f.Text = httpdial.AppendSentence(f.Text, second.String()+" was tried too: "+text)
+	outcome := ": " + text
+	if rest, same := cutSameAnswer(f.Text, text); same {
+		outcome = ", with the same answer"
+		if rest != "" {
+			outcome += ". " + rest
+		}
+	}
+	f.Text = httpdial.AppendSentence(f.Text, second.String()+" was tried too"+outcome)
 	return f.Response(r.m.ID())
+}
+
+// cutSameAnswer returns what a text says that the text of another attempt does not, where both begin with the same answer of the
+// server.
+func cutSameAnswer(first, second string) (rest string, same bool) {
+	if first == second {
+		return "", true
+	}
+	n := 0
+	for n < min(len(first), len(second)) && first[n] == second[n] {
+		n++
+	}
+	_, answer, found := strings.Cut(second[:n], " answered ")
+	end := max(strings.LastIndex(answer, ": "), strings.LastIndex(answer, "? ")) // where the words about the answer begin to differ
+	if !found || end < 0 {
+		return "", false
+	}
+	return second[n-len(answer)+end+2:], true
 }
 
 // Close ends the conversation and returns when everything that the Conn has

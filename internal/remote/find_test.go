@@ -198,6 +198,10 @@ func TestBothRefused(t *testing.T) {
 		{sseFirst, 404, 405, httpdial.ReasonHTTPStatus, []string{"405", "Streamable HTTP was tried too", "404"}},
 		{sseFirst, 403, 405, httpdial.ReasonHTTPStatus, []string{"405", "Streamable HTTP was tried too", "403"}},
 		{sseFirst, 200, 200, httpdial.ReasonNotMCP, []string{"text/html", "Streamable HTTP was tried too", "text/html"}},
+		{httpFirst, 404, 404, httpdial.ReasonHTTPStatus, []string{"It is often /mcp; HTTP+SSE was tried too, with the same answer. It is often /sse"}},
+		{sseFirst, 404, 404, httpdial.ReasonHTTPStatus, []string{"for Streamable HTTP; Streamable HTTP was tried too, with the same answer. It is often /mcp"}},
+		{httpFirst, 405, 405, httpdial.ReasonHTTPStatus, []string{"405"}},
+		{httpFirst, 400, 404, httpdial.ReasonHTTPStatus, []string{"400", "HTTP+SSE was tried too: http", "404"}},
 	} {
 		t.Run(fmt.Sprint(c.mode, c.post, c.get), func(t *testing.T) {
 			s := newSite(t)
