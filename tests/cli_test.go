@@ -2,6 +2,7 @@ package tests
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"path/filepath"
@@ -89,5 +90,23 @@ func TestStdoutIsForMessages(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Where several bridges run, trace lists them with the addresses that clients use, by which one tells them apart.
+func TestTraceListsAddresses(t *testing.T) {
+	dir := t.TempDir()
+	env := []string{"XDG_RUNTIME_DIR=" + dir}
+	socket := filepath.Join(dir, "s")
+	first := serveArgv(t, env, bridgeBin, "serve", "--listen", "127.0.0.1:0", "--listen", "unix:"+socket, "--demo")
+	second := serveArgv(t, env, bridgeBin, "serve", "--listen", "127.0.0.1:0", "--path-prefix", "/tools", "--demo")
+	status, _, stderr := runBridge(t, env, "trace")
+	for _, want := range []string{
+		fmt.Sprintf("\n  %-8d serve (demo) at %s, unix:%s\n", first.Cmd.Process.Pid, first.url, socket),
+		fmt.Sprintf("\n  %-8d serve (demo) at %s\n", second.Cmd.Process.Pid, second.url),
+	} {
+		if status != 2 || !strings.Contains(stderr, want) {
+			t.Errorf("status %d, want a line %q in\n%s", status, want, stderr)
+		}
 	}
 }

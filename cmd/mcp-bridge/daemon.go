@@ -116,7 +116,7 @@ func (d *daemon) setUp(ctx context.Context, where listenAddresses, to target) er
 		return err
 	}
 	d.auth.publicAddr = d.flags.listen.publicAddr(sockets, d.guard.Authenticates())
-	err = d.startInspect()
+	err = d.startInspect(sockets)
 	var first []hub.Spec
 	if err == nil {
 		first, err = d.initialSpecs(ctx, to)

@@ -40,6 +40,7 @@ func (f *inspectFlags) check() error {
 // inspectedRun is a run that can be looked at.
 type inspectedRun struct {
 	name         string
+	addresses    []string // at which clients reach it
 	observer     *observe.Observer
 	recorder     *trace.Recorder
 	servers      func() []inspect.Server
@@ -55,7 +56,7 @@ type inspectedRun struct {
 // is called.
 func (f *inspectFlags) start(run inspectedRun) (stop func(), err error) {
 	i := inspect.New(inspect.Options{
-		Name: run.name, Observer: run.observer, Recorder: run.recorder, Ring: trace.NewRing(trace.RingOptions{}),
+		Name: run.name, Addresses: run.addresses, Observer: run.observer, Recorder: run.recorder, Ring: trace.NewRing(trace.RingOptions{}),
 		Servers: run.servers, Restart: run.restart, CancelCall: run.cancelCall, WaitingCalls: run.waitingCalls, Level: run.env.eventLog.Level, SetLevel: run.env.eventLog.SetLevel, Logger: run.log,
 	})
 	stopPage := func() {}
@@ -119,10 +120,14 @@ func (f *inspectFlags) servePage(i *inspect.Inspector, run inspectedRun) (stop f
 	return inspect.Serve(l, i.Page(tokens, isLocal && !l.IsUnix()), 0), nil
 }
 
-// startInspect serves the inspection API.
-func (d *daemon) startInspect() (err error) {
+// startInspect serves the inspection API. sockets are those at which clients come in.
+func (d *daemon) startInspect(sockets listen.Listeners) (err error) {
+	var addresses []string
+	for _, l := range sockets {
+		addresses = append(addresses, d.url(l))
+	}
 	d.stopInspect, err = d.flags.inspect.start(inspectedRun{
-		name: "serve", observer: d.observer, recorder: d.tracing.recorder, tlsFlags: d.flags.listen, env: d.env, log: d.log,
+		name: "serve", addresses: addresses, observer: d.observer, recorder: d.tracing.recorder, tlsFlags: d.flags.listen, env: d.env, log: d.log,
 		servers: d.inspectServers, restart: d.hub.Restart, cancelCalls: d.hub.CancelCalls, waitingCalls: d.hub.WaitingCalls,
 	})
 	return err

@@ -91,6 +91,9 @@ func bridgeList(all []inspect.RunningBridge) string {
 	text.WriteString(":")
 	for _, b := range all {
 		fmt.Fprintf(&text, "\n  %-8d %s (%s)", b.PID, printable.Text(b.Name), printable.Text(strings.Join(b.Servers, ", ")))
+		if len(b.Addresses) > 0 {
+			text.WriteString(" at " + printable.Text(strings.Join(b.Addresses, ", ")))
+		}
 	}
 	return text.String()
 }

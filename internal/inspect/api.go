@@ -31,9 +31,13 @@ type Server struct {
 	OldestCallAge float64 `json:"oldest,omitempty"` // age of the oldest of them, in seconds
 }
 
-// Options say what is shown. All but Restart and Logger are needed.
+// Options say what is shown. All but Addresses, Restart and Logger are needed.
 type Options struct {
-	Name     string // of this run: "serve", "connect files"
+	Name string // of this run: "serve", "connect files"
+
+	// Addresses are those at which clients reach the bridge; nil: its client has started it.
+	Addresses []string
+
 	Observer *observe.Observer
 	Recorder *trace.Recorder
 	Ring     *trace.Ring // the Inspector has the Recorder fill it while somebody looks
@@ -176,10 +180,12 @@ type About struct {
 	LogLevel string    `json:"logLevel"`
 	Right    string    `json:"right"`   // of who asks
 	Viewers  int       `json:"viewers"` // open streams
+
+	Addresses []string `json:"addresses,omitempty"` // at which clients reach the bridge
 }
 
 func (i *Inspector) about(right Right) About {
-	a := About{PID: os.Getpid(), Name: i.opts.Name, Version: buildinfo.Version(), Began: i.began, Right: right.String(), Viewers: i.viewers.count(), Servers: []string{}, LogLevel: i.opts.Level().String()}
+	a := About{PID: os.Getpid(), Name: i.opts.Name, Version: buildinfo.Version(), Began: i.began, Right: right.String(), Viewers: i.viewers.count(), Servers: []string{}, LogLevel: i.opts.Level().String(), Addresses: i.opts.Addresses}
 	for _, s := range i.opts.Servers() {
 		a.Servers = append(a.Servers, s.Name)
 	}
