@@ -36,7 +36,7 @@ func (h *Handler) ServeMessage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !httpserve.IsJSON(r.Header) {
-		refuse(w, r, "LI5", http.StatusUnsupportedMediaType, jsonrpc.ID{}, "the Content-Type must be application/json, in UTF-8 and without a Content-Encoding")
+		refuse(w, r, "LI5", http.StatusUnsupportedMediaType, jsonrpc.ID{}, httpserve.NotJSONReason(r.Header))
 		return
 	}
 	s := h.namedSession(w, r)

@@ -27,7 +27,7 @@ func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !httpserve.IsJSON(r.Header) {
-		refuse(w, r, "LI5", http.StatusUnsupportedMediaType, "the Content-Type must be application/json, in UTF-8 and without a Content-Encoding")
+		refuse(w, r, "LI5", http.StatusUnsupportedMediaType, httpserve.NotJSONReason(r.Header))
 		return
 	}
 	share := h.bodies.NewMemory()

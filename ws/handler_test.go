@@ -328,8 +328,8 @@ func TestRefusals(t *testing.T) {
 		c.conn.Close()
 		return resp
 	}
-	refused(403, "origin is not allowed", "Origin: http://evil.example")
-	refused(403, "origin is not allowed", "Origin: null")
+	refused(403, "origin http://evil.example is not allowed", "Origin: http://evil.example")
+	refused(403, "origin null is not allowed", "Origin: null")
 	refused(400, "Sec-WebSocket-Key", "Sec-WebSocket-Key: x")
 	if s.h.Sessions() != 0 || len(s.sessions) != 0 {
 		t.Fatal("a refused upgrade has made a session")

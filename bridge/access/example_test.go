@@ -42,6 +42,6 @@ func ExamplePolicy_Enter() {
 	}
 	// Output:
 	// 200 hello alice
-	// 403 origin is not allowed (--allow-origin)
+	// 403 origin https://evil.example is not allowed (--allow-origin)
 	// 401 authentication is needed: send Authorization: Bearer TOKEN, or X-API-Key: TOKEN
 }

@@ -64,7 +64,7 @@ type Policy struct {
 }
 
 // Refusal is the reason not to serve a request. Reason is a text that may be sent to the client. It is fixed, but for the
-// name of a host that is refused, which has the characters of a name alone.
+// host or the origin that is refused, which have the characters of a scheme, a name and a port alone.
 type Refusal struct {
 	Status int    // 400, 401 or 403; of an Authenticator also 503
 	Rule   string // the rule that the request breaks, by its number in docs/rules.md; "": none of them
@@ -92,7 +92,7 @@ func (p *Policy) Check(r *http.Request) *Refusal {
 	case len(origins) > 1:
 		return &Refusal{Status: http.StatusForbidden, Rule: "LI1", Reason: "more than one Origin header"}
 	case !p.allowsOrigin(r, origins[0]):
-		return &Refusal{Status: http.StatusForbidden, Rule: "LI1", Reason: "origin is not allowed (--allow-origin)"}
+		return &Refusal{Status: http.StatusForbidden, Rule: "LI1", Reason: "origin " + shownOrigin(origins[0]) + "is not allowed (--allow-origin)"}
 	}
 	return nil
 }
@@ -120,7 +120,15 @@ func (p *Policy) checkHost(r *http.Request) *Refusal {
 	return &Refusal{Status: http.StatusForbidden, Rule: "LI2", Reason: "host " + clipHost(host) + " is not allowed (--allow-host)"}
 }
 
-// clipHost returns a host for a refusal: whoever has sent it must not make our answer long.
+// shownOrigin returns an origin for a refusal, with a space behind it; "": it is none, so it may have anything in it, such as a user.
+func shownOrigin(s string) string {
+	if _, ok := parseOrigin(s); !ok && s != "null" {
+		return ""
+	}
+	return clipHost(s) + " "
+}
+
+// clipHost returns a host, or an origin, for a refusal: whoever has sent it must not make our answer long.
 func clipHost(host string) string {
 	if len(host) > 100 {
 		return host[:100] + "..."

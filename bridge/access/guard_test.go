@@ -131,6 +131,26 @@ func TestHostIsNamed(t *testing.T) {
 	}
 }
 
+// Who is refused for the Origin hears which one it was, as far as it is one: a user or a path in it may be a secret.
+func TestOriginIsNamed(t *testing.T) {
+	for origin, want := range map[string]string{
+		"https://evil.example:8443":                     "origin https://evil.example:8443 is not allowed (--allow-origin)",
+		"chrome-extension://abc":                        "origin chrome-extension://abc is not allowed (--allow-origin)",
+		"null":                                          "origin null is not allowed (--allow-origin)",
+		"https://me:hush@evil.example":                  "origin is not allowed (--allow-origin)",
+		"https://evil.example/hush":                     "origin is not allowed (--allow-origin)",
+		"https://evil.example\x1b[31m":                  "origin is not allowed (--allow-origin)",
+		"https://" + strings.Repeat("a", 200) + ".evil": "origin https://" + strings.Repeat("a", 92) + "... is not allowed (--allow-origin)",
+	} {
+		r := httptest.NewRequest("POST", "/mcp", nil)
+		r.Host = "localhost"
+		r.Header.Set("Origin", origin)
+		if no := (&Policy{Loopback: true}).Check(r); no == nil || no.Reason != want {
+			t.Errorf("%.30s: %v; want %s", origin, no, want)
+		}
+	}
+}
+
 // TestHost proves LI2: on a loopback address only a loopback Host is served.
 func TestHost(t *testing.T) {
 	tests := []struct {

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
 const jsonMediaType = "application/json"
@@ -72,4 +74,35 @@ func IsJSON(h http.Header) bool {
 	mt, params, _ := mime.ParseMediaType(v)
 	charset, ok := params["charset"]
 	return mt == jsonMediaType && (!ok || strings.EqualFold(charset, "utf-8") || strings.EqualFold(charset, "us-ascii"))
+}
+
+// NotJSONReason says what headers say of a body instead of what IsJSON wants. It repeats the names of types, charsets and encodings
+// alone, and not what else a client may have written there.
+func NotJSONReason(h http.Header) string {
+	types, encodings := h["Content-Type"], h["Content-Encoding"]
+	if len(types) > 1 || len(encodings) > 1 {
+		return "the headers Content-Type and Content-Encoding may be sent once"
+	}
+	if e := h.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
+		return "the Content-Encoding is " + quoteClipped(e) + "; send application/json without one"
+	}
+	mt, params, _ := mime.ParseMediaType(h.Get("Content-Type")) // an mt with an error is valid, only its parameters are not
+	switch charset := params["charset"]; {
+	case h.Get("Content-Type") == "":
+		return "there is no Content-Type; send application/json"
+	case mt == "":
+		return "the Content-Type is no media type; send application/json"
+	case mt == jsonMediaType:
+		return "the charset of the Content-Type is " + quoteClipped(charset) + "; send application/json in UTF-8"
+	}
+	return "the Content-Type is " + quoteClipped(mt) + "; send application/json"
+}
+
+// quoteClipped returns in quotes what a client has sent, bounded and printable: it must not make an answer or a line of the log long.
+func quoteClipped(text string) string {
+	const maxBytes = 60
+	if shown := printable.Clip(text, maxBytes); shown != text {
+		text = shown + "..."
+	}
+	return `"` + printable.Text(text) + `"`
 }

@@ -66,3 +66,30 @@ func TestOtherEncodings(t *testing.T) {
 		}
 	}
 }
+
+// Who is refused for the type of the body hears what was sent, and what to send. What is no type or charset is not repeated: it may
+// be a secret.
+func TestNotJSONReason(t *testing.T) {
+	for _, test := range []struct {
+		headers http.Header
+		want    string
+	}{
+		{http.Header{"Content-Type": {"text/plain; key=hush"}}, `the Content-Type is "text/plain"; send application/json`},
+		{http.Header{"Content-Type": {"text/plain; =hush"}}, `the Content-Type is "text/plain"; send application/json`},
+		{http.Header{}, "there is no Content-Type; send application/json"},
+		{http.Header{"Content-Type": {""}}, "there is no Content-Type; send application/json"},
+		{http.Header{"Content-Type": {"Bearer hush"}}, "the Content-Type is no media type; send application/json"},
+		{http.Header{"Content-Type": {"application/json; charset=utf-16"}}, `the charset of the Content-Type is "utf-16"; send application/json in UTF-8`},
+		{http.Header{"Content-Type": {"application/json; charset=\"\x1b[31m\u202e\""}}, `the charset of the Content-Type is "\u001b[31m\u202e"; send application/json in UTF-8`},
+		{http.Header{"Content-Type": {"a/" + strings.Repeat("b", 100)}}, `the Content-Type is "a/` + strings.Repeat("b", 58) + `..."; send application/json`},
+		{http.Header{"Content-Type": {"application/json"}, "Content-Encoding": {"gzip"}}, `the Content-Encoding is "gzip"; send application/json without one`},
+		{http.Header{"Content-Type": {"application/json", "text/plain"}}, "the headers Content-Type and Content-Encoding may be sent once"},
+	} {
+		if IsJSON(test.headers) {
+			t.Errorf("%v is JSON", test.headers)
+		}
+		if got := NotJSONReason(test.headers); got != test.want {
+			t.Errorf("%v: %s; want %s", test.headers, got, test.want)
+		}
+	}
+}
