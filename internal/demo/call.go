@@ -19,7 +19,7 @@ type eraRequest interface {
 	client() clientInfo
 
 	// ask returns the client's answers to the questions, in their order. A
-	// *toolError says that it does not answer; any other error ends the job.
+	// *toolError says why the client has not answered. Whatever the error, the call returns it.
 	ask(ctx context.Context, questions []Question) ([]json.RawMessage, error)
 
 	// wantsLog reports whether the request takes log messages of that level.
@@ -29,22 +29,22 @@ type eraRequest interface {
 	reply(result any, err error)
 }
 
-// toolError is what a model is meant to read; from a tool it becomes a result with isError.
+// toolError is an error that a model is meant to read: from a tool it becomes a result with isError.
 type toolError struct{ message string }
 
 func (e *toolError) Error() string { return e.message }
 
 // Question is something that only the client can answer.
 //
-// In a modern request the job runs from its beginning in every round, with the
-// answers that are known by then. So before its last question it must do nothing
-// that counts, and ask the same questions under the same keys.
+// In a modern request the function of the call (Tool.Run, say) runs from its beginning in every round, with the
+// answers that are known by then. So before its last question it must change nothing,
+// and it must ask the same questions under the same keys.
 type Question struct {
-	Key    string // names it among the questions of a request
+	Key    string // names the question among those of a request
 	Method string // elicitation/create with a form, sampling/createMessage or roots/list
 	Params any
 
-	// Stateless: an answer is taken without a requestState, and none is given out.
+	// Stateless: in a modern request no requestState is given out, and the answer is taken without one.
 	Stateless bool
 }
 
@@ -70,18 +70,18 @@ func Roots(key string) Question {
 	return Question{Key: key, Method: "roots/list", Params: struct{}{}}
 }
 
-// missingCapability is an error: the client has not declared a capability that a question
-// needs. In 2026-07-28 data goes with it.
+// missingCapability is the error that the client has not declared a capability that a question
+// needs.
 type missingCapability struct {
 	capability string
-	data       map[string]any
+	data       map[string]any // of the error response in 2026-07-28
 }
 
 func (e *missingCapability) Error() string {
 	return "the client has not declared the capability " + e.capability
 }
 
-// checkCapability returns a *lacking error if a client cannot answer a question.
+// checkCapability returns a *missingCapability if a client cannot answer a question.
 func (q Question) checkCapability(client clientInfo) error {
 	capability, subcapabilities, ok := "roots", map[string]any{}, true
 	switch q.Method {
@@ -103,12 +103,13 @@ func (q Question) checkCapability(client clientInfo) error {
 type Call struct {
 	s       *session
 	request eraRequest
-	ctx     context.Context // ends when the request is cancelled
+	ctx     context.Context // done when the request is cancelled, or the session is over
 	token   jsonrpc.ID      // progress token, zero if the client wants no progress
-	meta    json.RawMessage
+	meta    json.RawMessage // params._meta; nil: there is none
 }
 
-// start runs the job of a request. Requests are started one at a time.
+// start runs the job of a request in a goroutine, and replies with what that returns, unless the request is cancelled. It is called
+// by one goroutine at a time.
 func (s *session) start(m jsonrpc.Message, req eraRequest, job func(c *Call, params []byte) (any, error)) {
 	id := m.ID()
 	s.mu.Lock()
@@ -134,8 +135,8 @@ func (s *session) start(m jsonrpc.Message, req eraRequest, job func(c *Call, par
 // Can reports whether the client has declared that it can answer a question.
 func (c *Call) Can(q Question) bool { return q.checkCapability(c.request.client()) == nil }
 
-// Ask returns the client's answers to the questions, in their order. An error is
-// to be returned by the caller.
+// Ask returns the client's answers to the questions, in their order. The caller returns
+// an error as it is: in a modern request it may have the questions in it.
 func (c *Call) Ask(questions ...Question) ([]json.RawMessage, error) {
 	for _, q := range questions {
 		if err := q.checkCapability(c.request.client()); err != nil {
@@ -145,7 +146,7 @@ func (c *Call) Ask(questions ...Question) ([]json.RawMessage, error) {
 	return c.request.ask(c.ctx, questions)
 }
 
-// Wait waits, unless the call ends before.
+// Wait waits for d, or until the call is cancelled: then it returns the error of ctx.
 func (c *Call) Wait(d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -157,7 +158,7 @@ func (c *Call) Wait(d time.Duration) error {
 	}
 }
 
-// Log sends a log message if the client wants it; it reports whether it did.
+// Log sends a log message if the client wants that level; it reports whether it did. level is one of era.LogLevels.
 func (c *Call) Log(level, logger string, data any) bool {
 	rank := slices.Index(era.LogLevels, level)
 	if !c.request.wantsLog(rank) {
@@ -167,7 +168,7 @@ func (c *Call) Log(level, logger string, data any) bool {
 	return true
 }
 
-// Progress reports progress to a client that asked for it. It must increase from call to call.
+// Progress reports progress to a client that asked for it. done must increase from one Progress to the next.
 func (c *Call) Progress(done, total int, message string) {
 	if c.token.IsZero() || c.ctx.Err() != nil {
 		return
@@ -180,13 +181,13 @@ func (c *Call) Progress(done, total int, message string) {
 	}{json.RawMessage(c.token.String()), done, total, message})
 }
 
-// NotifyListChanged tells whoever wants to know it that a list ("tools", "prompts",
-// "resources") has changed; it reports whether anybody does.
+// NotifyListChanged tells the legacy session and the subscriptions that want to know it that a list ("tools", "prompts",
+// "resources") has changed; it reports whether there are any.
 func (c *Call) NotifyListChanged(kind string) bool {
 	return c.s.publish("notifications/"+kind+"/list_changed", nil, func(l *listen) bool { return l.wantsList(kind) })
 }
 
-// notifyUpdated does the same for a resource.
+// notifyUpdated is NotifyListChanged for a resource that has changed.
 func (c *Call) notifyUpdated(uri string) bool {
 	return c.s.publish("notifications/resources/updated", map[string]string{"uri": uri},
 		func(l *listen) bool { return slices.Contains(l.URIs, uri) })

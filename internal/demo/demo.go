@@ -33,9 +33,9 @@ import (
 // Defaults and limits.
 const (
 	defaultDrain    = time.Second
-	defaultPageSize = 8                // the lists of tools and resources have two pages
-	askTimeout      = 10 * time.Minute // a person may have to answer
-	maxCalls        = 256              // jobs in progress per session
+	defaultPageSize = 8                // so that the lists of tools and resources have two pages
+	askTimeout      = 10 * time.Minute // for an answer of the client: a person may have to give it
+	maxCalls        = 256              // calls in progress per session
 	maxListens      = 64               // subscriptions/listen open per session
 )
 
@@ -61,12 +61,12 @@ type Server struct {
 	// PageSize is how many rows of a list one answer has; zero means 8.
 	PageSize int
 
-	// What there is besides the demo's own.
+	// What the server has besides the demo's own.
 	Tools     []*Tool
 	Prompts   []*Prompt
 	Resources []*Resource // and templates
 
-	onNegotiated func(revision string) // told the revision of the session; nil is fine
+	onNegotiated func(revision string) // is told the revision that initialize has agreed on; nil: nobody is
 }
 
 // Serve is the demo server as a process: it reads messages line by line from r
@@ -80,7 +80,7 @@ func Serve(ctx context.Context, r io.Reader, w io.Writer, stderr io.Writer) erro
 	return (&Server{Stderr: stderr, Exit: os.Exit}).Serve(ctx, r, w)
 }
 
-// Serve is the function Serve for this server.
+// Serve is the function Serve for this server. The tool "crash" ends the process only if Exit does.
 func (srv *Server) Serve(ctx context.Context, r io.Reader, w io.Writer) error {
 	var batches atomic.Bool
 	served := *srv
@@ -93,12 +93,12 @@ func (srv *Server) Serve(ctx context.Context, r io.Reader, w io.Writer) error {
 	return err
 }
 
-// errSessionOver is why a session's context ends when nothing went wrong.
+// errSessionOver is the cause of a session's context when nothing went wrong.
 var errSessionOver = errors.New("demo: the session is over")
 
-// ServeConn serves one client until it has sent its last message and the calls
-// in progress are answered or given up (see Drain). It then returns nil, and
-// otherwise what ended the session: ctx's cause, or the error of conn. Nothing it
+// ServeConn serves one client until the client has sent its last message and the calls
+// in progress are answered or given up (see Drain). Then it returns nil. If something else has
+// ended the session, it returns that: the cause of ctx, or the error of conn. Nothing that it has
 // started is left running. The caller closes conn.
 //
 // ServeConn makes *Server a [bridge.Handler].
@@ -155,30 +155,29 @@ func (i fromClientSink) Send(_ context.Context, m jsonrpc.Message) error {
 // session is one conversation with one client.
 //
 // Requests are handled one by one in the order of arrival, by whoever brings them;
-// only what can take long or asks the client gets a goroutine of its own (see job).
-// Modern requests share with the legacy session what belongs to this process:
-// the connection and the ids in use.
+// only what can take long or asks the client gets a goroutine of its own (see Call).
+// Modern requests share the connection and the ids in use with the legacy session.
 type session struct {
 	srv    *Server
 	conn   bridge.Conn
-	ctx    context.Context         // of the session: what is sent is sent under it
+	ctx    context.Context         // of the session; all messages are sent under it
 	fail   context.CancelCauseFunc // ends the session
 	eof    chan struct{}           // closed when the client will say nothing more
 	sealer *era.Sealer             // of requestState
 
-	jobs sync.WaitGroup // jobs
+	jobs sync.WaitGroup // goroutines of calls
 
-	mu              sync.Mutex // guards the rest; never held while sending or receiving
-	clientInfo      clientInfo // of the legacy session; zero until initialize
-	calls           map[jsonrpc.ID]context.CancelFunc
-	pendingRequests map[jsonrpc.ID]chan<- jsonrpc.Message // our requests to the client
+	mu              sync.Mutex                            // guards the rest; never held while sending or receiving
+	clientInfo      clientInfo                            // of the legacy session; zero until initialize
+	calls           map[jsonrpc.ID]context.CancelFunc     // those in progress; it cancels one
+	pendingRequests map[jsonrpc.ID]chan<- jsonrpc.Message // our requests to the client: each takes one answer
 	lastID          int64                                 // of our requests
-	level           int                                   // logging/setLevel
+	level           int                                   // of the legacy session (logging/setLevel); an index of era.LogLevels
 	listens         []*listen                             // who is told about changes: the legacy session first
 }
 
-// send writes one message. It runs under the session's context and not under
-// that of a call: a call may be cancelled, but half a message would break the framing.
+// send sends one message. If that fails, the session ends. It runs under the session's context and not under
+// that of a call: a cancelled call must not leave half a message on the wire.
 func (s *session) send(m jsonrpc.Message) {
 	err := s.conn.Send(s.ctx, m)
 	if err == nil {
@@ -192,7 +191,7 @@ func (s *session) send(m jsonrpc.Message) {
 	}
 }
 
-// respond answers a request with a result that is encoded, or an error.
+// respond answers a request with a result, which is encoded; or with err if that is not nil.
 func (s *session) respond(id jsonrpc.ID, result []byte, err error) {
 	if err == nil {
 		s.send(jsonrpc.NewResult(id, result))

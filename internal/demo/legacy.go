@@ -9,8 +9,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// legacyRequest is a request of a legacy session: what it may do was agreed on in
-// initialize, and the client is asked in the middle of it, by requests.
+// legacyRequest is a request of a legacy session: capabilities were agreed on in
+// initialize, and the client is asked by requests while this one is in progress.
 type legacyRequest struct {
 	*session
 	id     jsonrpc.ID
@@ -32,7 +32,7 @@ func (f *legacyRequest) reply(result any, err error) {
 	f.respond(f.id, raw, err)
 }
 
-// encodeResult is a result as JSON. A tool that fails has a result, too.
+// encodeResult returns a result as JSON, or err. A *toolError of a tool becomes a result with isError.
 func encodeResult(method string, result any, err error) ([]byte, error) {
 	var toolErr *toolError
 	if method == "tools/call" && errors.As(err, &toolErr) {
@@ -67,8 +67,8 @@ func (f *legacyRequest) ask(ctx context.Context, questions []Question) ([]json.R
 	return answers, nil
 }
 
-// request sends a question and waits for the answer. A question that is given up
-// is taken back.
+// request sends a question to the client and waits for the answer. If it gives up, it cancels the question, and
+// returns a *toolError.
 func (s *session) request(ctx context.Context, q Question) (jsonrpc.Message, error) {
 	raw, err := encode(q.Params)
 	if err != nil {
@@ -124,7 +124,7 @@ func (s *session) handleResponse(m jsonrpc.Message) {
 	}
 }
 
-// refusal is the client's error as a model is to read it.
+// refusal returns an error response of the client as an error that a model can read.
 func refusal(m jsonrpc.Message) error {
 	var e struct {
 		Code    int    `json:"code"`

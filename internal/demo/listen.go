@@ -17,19 +17,20 @@ type listenFilter struct {
 	URIs      []string `json:"resourceSubscriptions,omitempty"`
 }
 
+// wantsList reports whether changes of a list are wanted: "tools", "prompts" or "resources".
 func (f listenFilter) wantsList(kind string) bool {
 	return kind == "tools" && f.Tools || kind == "prompts" && f.Prompts || kind == "resources" && f.Resources
 }
 
-// listen is somebody who is told about changes: an open subscriptions/listen, or
-// the legacy session, which has no id and subscribes to one resource at a time.
+// listen is a receiver of notifications about changes: an open subscriptions/listen, or
+// the legacy session, which subscribes to one resource at a time.
 type listen struct {
-	id           jsonrpc.ID
-	listenFilter // session.mu guards the URIs of the legacy session
+	id           jsonrpc.ID // of the subscriptions/listen; zero: it is the legacy session
+	listenFilter            // session.mu guards the URIs of the legacy session
 }
 
-// listen opens a subscription: it is acknowledged first of all (MI21), and
-// answered when it ends.
+// listen opens a subscription. It is acknowledged before any other notification (MI21), and
+// answered when it ends (endListens). If listen returns an error, the caller answers with that.
 func (s *session) listen(id jsonrpc.ID, params []byte) error {
 	var p struct {
 		Notifications *listenFilter `json:"notifications"`
@@ -72,13 +73,13 @@ func (s *session) notifyListen(l *listen, method string, params any) {
 	s.send(jsonrpc.NewNotification(method, raw))
 }
 
-// subscriptionMeta is the _meta of everything that belongs to a subscription: the id of its
+// subscriptionMeta returns the _meta of all messages of a subscription: it has the id of the
 // request, with its JSON type.
 func (l *listen) subscriptionMeta() []byte {
 	return jsonrpc.With([]byte("{}"), era.KeySubscription, []byte(l.id.String()))
 }
 
-// removeListen ends a subscription that the client has cancelled: no word more about it (ST11).
+// removeListen ends a subscription that the client has cancelled, if there is one with this id. Nothing more is sent about it (ST11).
 func (s *session) removeListen(id jsonrpc.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,8 +93,8 @@ func (s *session) listenIndex(id jsonrpc.ID) int {
 	return slices.IndexFunc(s.listens, func(l *listen) bool { return l.id == id && !id.IsZero() })
 }
 
-// endListens ends all subscriptions from our side: with the result that says
-// so, and then the cancellation that another part of the specification wants (ST13).
+// endListens ends all subscriptions from our side: with a result, and then with
+// the cancellation that another part of the specification wants (ST13).
 func (s *session) endListens() {
 	s.mu.Lock()
 	open := s.listens
@@ -109,8 +110,8 @@ func (s *session) endListens() {
 	}
 }
 
-// publish sends a notification to the legacy session if that wants it, and once
-// for each subscription that does. It reports whether anybody was told.
+// publish sends a notification to the legacy session if it wants that, and once
+// for each subscription that does. It reports whether any does.
 func (s *session) publish(method string, params any, wants func(*listen) bool) (told bool) {
 	s.mu.Lock()
 	listens := slices.Clone(s.listens)
@@ -127,8 +128,8 @@ func (s *session) publish(method string, params any, wants func(*listen) bool) (
 	return told
 }
 
-// subscribe and unsubscribe change what the legacy session is told about. Its URIs
-// are bounded: there are not many resources.
+// subscribe and unsubscribe change about which resources the legacy session is told. It takes only those that
+// there are, so their number is bounded.
 func (s *session) subscribe(params []byte) (any, error) {
 	uri, err := uriOf(params)
 	if err == nil && s.srv.resource(uri) == nil {
@@ -150,7 +151,7 @@ func (s *session) unsubscribe(params []byte) (any, error) {
 	return struct{}{}, nil
 }
 
-// setURIs takes a resource from those of the legacy session, and adds others.
+// setURIs takes a URI from those to which the legacy session has subscribed, and adds others.
 func (s *session) setURIs(without string, with ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// page returns the part of a list that params' cursor asks for, and the cursor of the next part.
+// page returns the result of a list method: the rows that the cursor in params asks for, under key, and the cursor of the next ones.
 func page[T any](s *session, key string, params []byte, rows []T) (any, error) {
 	var p struct {
 		Cursor *string `json:"cursor"`
@@ -56,8 +56,8 @@ type Prompt struct {
 	Arguments   []Argument `json:"arguments,omitempty"`
 
 	Render   func(args map[string]string) []Message `json:"-"`
-	Complete map[string][]string                    `json:"-"` // values of the arguments
-	Ask      *Question                              `json:"-"` // asked first; nil: nothing. The answer is among args, under its key
+	Complete map[string][]string                    `json:"-"` // by argument: the values that complete it
+	Ask      *Question                              `json:"-"` // asked before Render; nil: nothing. Then args has the answer alone, under its Key
 }
 
 // Argument is an argument of a prompt.
@@ -104,6 +104,7 @@ func (s *session) listPrompts(params []byte) (any, error) {
 	return page(s, "prompts", params, slices.Concat(allPrompts, s.srv.Prompts))
 }
 
+// prompt returns the prompt with a name.
 func (srv *Server) prompt(name string) (*Prompt, error) {
 	for _, p := range slices.Concat(allPrompts, srv.Prompts) {
 		if p.Name == name {
@@ -153,12 +154,12 @@ type Resource struct {
 	MimeType    string `json:"mimeType"`
 	Size        int    `json:"size,omitempty"`
 
-	// One of these is what is read.
+	// One of these is the content.
 	Text   string                 `json:"-"`
-	Blob   string                 `json:"-"` // base64
-	Render func(id string) string `json:"-"` // the text, of a template
+	Blob   string                 `json:"-"` // in Base64
+	Render func(id string) string `json:"-"` // of a template: returns the text
 
-	IDs []string `json:"-"` // what a template takes, and completes; nil: anything
+	IDs []string `json:"-"` // of a template: the ids that it takes, and with which it is completed; nil: it takes any, and completes none
 }
 
 // Contents is one part of what resources/read returns.
@@ -212,7 +213,7 @@ func (s *session) listTemplates(params []byte) (any, error) {
 	return page(s, "resourceTemplates", params, s.srv.resourcesOrTemplates(true))
 }
 
-// resource returns the resource with that URI, nil if there is none.
+// resource returns the resource with a URI, also one that a template makes; nil: there is none.
 func (srv *Server) resource(uri string) *Resource {
 	for _, r := range srv.resourcesOrTemplates(false) {
 		if r.URI == uri {
@@ -246,6 +247,7 @@ func (s *session) readResource(params []byte) (any, error) {
 	return map[string][]Contents{"contents": {part}}, nil
 }
 
+// uriOf returns the member uri of params, which must be there.
 func uriOf(params []byte) (string, error) {
 	var p struct {
 		URI string `json:"uri"`
@@ -299,7 +301,7 @@ func (s *session) complete(params []byte) (any, error) {
 	return completion(known, p.Argument.Value), nil
 }
 
-// completion has the values that begin with prefix, whatever the case.
+// completion returns the result of completion/complete: the known values that begin with prefix, in upper or lower case.
 func completion(known []string, prefix string) any {
 	type part struct {
 		Values  []string `json:"values"`

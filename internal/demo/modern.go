@@ -13,9 +13,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// isModern reports whether a message is served by itself: it claims to be
-// modern, or it is a request that only 2026-07-28 has, which then lacks what
-// such a request needs (MI7).
+// isModern reports whether a message is served as one of 2026-07-28, without a session: it claims to be
+// modern, or it is a request that only 2026-07-28 has. The latter may lack the _meta that
+// it needs, and is refused then (MI7).
 func isModern(m jsonrpc.Message) bool {
 	if m.Kind() == jsonrpc.Request && (m.Method() == "server/discover" || m.Method() == "subscriptions/listen") {
 		return true
@@ -75,9 +75,9 @@ func (s *session) discover() (any, error) {
 	}{era.Auto.Versions(), capabilities, instructions}, nil
 }
 
-// modernRequest is a request of 2026-07-28: it says itself who the client is, and
-// when the client has to be asked it is answered with the questions
-// (input_required), and comes again with the answers.
+// modernRequest is a request of 2026-07-28. It says itself who the client is. If the client
+// has to be asked, the request is answered with the questions (input_required), and
+// the client sends it again with the answers.
 type modernRequest struct {
 	*session
 	id     jsonrpc.ID
@@ -85,26 +85,25 @@ type modernRequest struct {
 	params []byte
 	meta   era.Meta
 
-	state     requestState // of the rounds before this one
-	binding   string       // of a requestState to this request
-	responses map[string]json.RawMessage
+	state     requestState               // of the rounds before this one
+	binding   string                     // what a requestState is bound to: see requestBinding
+	responses map[string]json.RawMessage // inputResponses, by the Key of the Question; nil: there are none
 }
 
-// requestState is what the member of that name holds, sealed: everything that is known of a request
+// requestState is what the member of that name holds, sealed: all that is known of a request
 // whose client was asked for something. The client can neither read nor change
-// it, and use it for this request only. It may use it twice: nothing here is
-// done more than once for being asked twice.
+// it, and can use it for this request only. It may use it twice, which does no harm here.
 type requestState struct {
-	Expires int64                      `json:"expires"`
-	Waiting []string                   `json:"waiting"` // what the next round is to bring
-	Answers map[string]json.RawMessage `json:"answers"`
+	Expires int64                      `json:"expires"` // seconds since 1970
+	Waiting []string                   `json:"waiting"` // keys of the questions that the next round is to answer
+	Answers map[string]json.RawMessage `json:"answers"` // by key
 }
 
 // stateLifetime is how long a requestState is good for.
 const stateLifetime = 10 * time.Minute
 
-// requestBinding tells requests apart that mean different things, however they are
-// spelled and whatever may differ in a retry.
+// requestBinding returns a text that is the same for a request and its retries, however they are spelled,
+// and differs for requests that mean something else.
 func requestBinding(method string, params []byte) string {
 	params = jsonrpc.Without(params, "_meta", "inputResponses", "requestState")
 	var v any
@@ -141,21 +140,21 @@ func (f *modernRequest) client() clientInfo {
 	return c
 }
 
-// wantsLog: without logLevel a request takes no log messages (MI18).
+// wantsLog implements eraRequest. Without logLevel a request takes no log messages (MI18).
 func (f *modernRequest) wantsLog(level int) bool {
 	return f.meta.LogLevel != nil && level >= era.LogRank(f.meta.LogLevel)
 }
 
-// inputRequired is the error that ends a round in which something was asked.
+// inputRequired is the error that ends a round in which something was asked. reply makes a result of it.
 type inputRequired struct {
 	questions []Question
-	state     string // requestState; "" for none
+	state     string // requestState, sealed; "": none
 }
 
 func (e *inputRequired) Error() string { return "the client is to answer first" }
 
-// readRetry takes what the client sends for the rounds before: a requestState
-// that we have made for this very request, and answers.
+// readRetry reads what the client sends in a retry: a requestState
+// that we have made for this very request, and answers. Without them it is the first round.
 func (f *modernRequest) readRetry() error {
 	var p struct {
 		State     *string         `json:"requestState"`
@@ -177,8 +176,8 @@ func (f *modernRequest) readRetry() error {
 	return nil
 }
 
-// ask looks for the answers among those that came. What is missing is asked
-// for, or again; what nobody asked for is ignored.
+// ask returns the answers that this and earlier rounds have brought. If some are missing, it returns an *inputRequired that asks
+// for them. Answers that nobody asked for are ignored.
 func (f *modernRequest) ask(_ context.Context, questions []Question) ([]json.RawMessage, error) {
 	var answers []json.RawMessage
 	var unanswered []Question
@@ -201,7 +200,7 @@ func (f *modernRequest) ask(_ context.Context, questions []Question) ([]json.Raw
 	switch {
 	case len(unanswered) == 0:
 		return answers, nil
-	case stateless: // nothing is remembered of what was answered
+	case stateless: // answers are not remembered, so all questions are asked again
 		return nil, &inputRequired{questions: questions}
 	}
 	f.state.Waiting = nil
@@ -211,7 +210,7 @@ func (f *modernRequest) ask(_ context.Context, questions []Question) ([]json.Raw
 	return nil, &inputRequired{unanswered, f.seal()}
 }
 
-// isAnswerTo reports whether an answer has the shape of a result of method.
+// isAnswerTo reports whether an answer has the shape of a result of method, which is that of a Question.
 func isAnswerTo(method string, answer json.RawMessage) bool {
 	var a struct {
 		Action  string          `json:"action"`
@@ -255,7 +254,7 @@ func (f *modernRequest) reply(result any, err error) {
 	f.respond(f.id, f.withServerInfo(raw), nil)
 }
 
-// withServerInfo puts into a result whose it is (MI17).
+// withServerInfo returns a result with serverInfo in its _meta (MI17).
 func (s *session) withServerInfo(result []byte) []byte {
 	info, _ := encode(s.srv.info()) // strings: it can be encoded
 	for member := range jsonrpc.Members(result) {
@@ -281,7 +280,7 @@ func (e *inputRequired) result() any {
 	}{requests, e.state}
 }
 
-// modernError turns an error into what 2026-07-28 has for it (J10).
+// modernError returns an error with the code that 2026-07-28 has for it (J10).
 func modernError(err error) error {
 	var missing *missingCapability
 	var e *rpcError

@@ -25,6 +25,7 @@ type schema struct {
 	Additional  *bool             `json:"additionalProperties,omitempty"`
 }
 
+// props are the properties of an object, by name.
 type props = map[string]schema
 
 // objectSchema is the schema of an object with these properties only.
@@ -59,7 +60,7 @@ func enumSchema(description, def string, values ...string) schema {
 	return schema{Type: "string", Description: description, Enum: values, Default: def}
 }
 
-// check returns args with the defaults filled in, or what is wrong with them.
+// check returns args with the defaults filled in, or an error that says what is wrong with them.
 func (s *schema) check(args map[string]json.RawMessage) (map[string]json.RawMessage, error) {
 	withDefaults := map[string]json.RawMessage{}
 	for name, value := range args {
@@ -119,7 +120,7 @@ func (s *schema) checkArgument(raw json.RawMessage) error {
 	return nil
 }
 
-// decodeAs returns a JSON value if it has that type and is not null.
+// decodeAs returns a JSON value as a T; false: it is of another type, or null.
 func decodeAs[T any](raw json.RawMessage) (v T, ok bool) {
 	var p *T
 	if json.Unmarshal(raw, &p) != nil || p == nil {

@@ -12,13 +12,13 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// latestLegacy is what a client gets that asks for a revision we do not know.
+// latestLegacy is the revision that a client gets if it asks for one that is not legacy.
 const latestLegacy = "2025-11-25"
 
-// clientInfo is what the client told about itself in initialize.
+// clientInfo is what the client told about itself in initialize, or in the _meta of a modern request.
 type clientInfo struct {
-	Revision     string                     `json:"protocolVersion"` // as negotiated
-	Info         json.RawMessage            `json:"clientInfo,omitempty"`
+	Revision     string                     `json:"protocolVersion"`      // as negotiated, or that of the modern request
+	Info         json.RawMessage            `json:"clientInfo,omitempty"` // name, version and the rest, as sent
 	Capabilities map[string]json.RawMessage `json:"capabilities"`
 }
 
@@ -26,7 +26,7 @@ type clientInfo struct {
 type rpcError struct {
 	code    int
 	message string
-	data    any
+	data    any // nil: the response has none
 }
 
 func (e *rpcError) Error() string { return e.message }
@@ -42,11 +42,10 @@ func invalidRequest(message string) error {
 // errIDInUse refuses a request whose id would be ambiguous (J3).
 var errIDInUse = invalidRequest("a request with this id is in progress")
 
-// method is how a method is served that both eras have, or the legacy one alone:
-// at once, or as a job.
+// method says how a method is served that both eras have, or the legacy era alone. One of the two is set.
 type method struct {
-	handle func(s *session, params []byte) (any, error)
-	job    func(c *Call, params []byte) (any, error)
+	handle func(s *session, params []byte) (any, error) // at once
+	job    func(c *Call, params []byte) (any, error)    // in a goroutine of its own
 }
 
 var methods = map[string]method{
@@ -86,7 +85,7 @@ func (s *session) dispatch(m jsonrpc.Message) {
 	}
 }
 
-// serve answers a request that was admitted.
+// serve answers a request that was admitted, or has its job started.
 func (s *session) serve(m jsonrpc.Message, req eraRequest) {
 	if method := methods[m.Method()]; method.handle != nil {
 		req.reply(method.handle(s, m.Params()))
@@ -95,8 +94,8 @@ func (s *session) serve(m jsonrpc.Message, req eraRequest) {
 	}
 }
 
-// admit refuses what no handler should see: ids in use, and anything but
-// initialize and ping before initialize has been answered.
+// admit returns why a legacy request is refused before its handler sees it: its id is in use, its method is unknown,
+// or it does not fit in with initialize. nil: it is admitted.
 func (s *session) admit(m jsonrpc.Message) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,8 +124,8 @@ func (s *session) isIDInUse(id jsonrpc.ID) bool {
 func (s *session) handleNotification(m jsonrpc.Message) {
 	switch m.Method() {
 	case "notifications/cancelled":
-		if id := m.CancelledID(); !s.takeCall(id) { // and its context with it
-			s.removeListen(id) // an unknown id is a race that was lost
+		if id := m.CancelledID(); !s.takeCall(id) { // which ends its context
+			s.removeListen(id) // if the id is unknown, the answer was faster
 		}
 	case "notifications/roots/list_changed":
 		if !isModern(m) && s.wantsLog(levelInfo) { // modern clients do not tell
@@ -212,7 +211,7 @@ func (c clientInfo) can(capability, part string) bool {
 	return ok
 }
 
-const levelInfo = 1 // the level at start; an index of era.LogLevels
+const levelInfo = 1 // the level "info", with which a legacy session starts: its index in era.LogLevels
 
 // wantsLog reports whether the legacy session takes log messages of that level.
 func (s *session) wantsLog(level int) bool {
@@ -221,6 +220,7 @@ func (s *session) wantsLog(level int) bool {
 	return level >= s.level
 }
 
+// log sends a log message. level is an index of era.LogLevels.
 func (s *session) log(level int, logger string, data any) {
 	s.notify("notifications/message", struct {
 		Level  string `json:"level"`
@@ -246,8 +246,8 @@ func (s *session) setLevel(params []byte) (any, error) {
 	return struct{}{}, nil
 }
 
-// takeCall forgets a call and reports whether it was known; its context ends.
-// Who takes a call may answer it, so it is answered once or, when cancelled, never.
+// takeCall forgets a call, ends its context, and reports whether the call was in progress.
+// Only who has taken a call may answer it. So it is answered once or, if a cancellation has taken it, never.
 func (s *session) takeCall(id jsonrpc.ID) bool {
 	s.mu.Lock()
 	cancel, ok := s.calls[id]
@@ -271,7 +271,7 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// decode reads params; absent params are like {}.
+// decode reads params into v; absent params are like {}. The error is that of invalid params.
 func decode(params []byte, v any) error {
 	if params == nil {
 		return nil

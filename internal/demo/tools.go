@@ -11,14 +11,15 @@ type Tool struct {
 	Name        string      `json:"name"`
 	Title       string      `json:"title"`
 	Description string      `json:"description"`
-	Input       any         `json:"inputSchema"` // checked if it is one of our own, a *schema
+	Input       any         `json:"inputSchema"` // arguments are checked against it if it is a *schema
 	Output      any         `json:"outputSchema,omitempty"`
 	Annotations annotations `json:"annotations"`
 
+	// Run makes a call. args is an object, with the defaults of Input filled in if that is a *schema.
 	Run func(c *Call, args json.RawMessage) (*Result, error) `json:"-"`
 }
 
-// annotations are the hints about a tool. All four are always told, since their defaults differ.
+// annotations are the hints about a tool. All four are always in the list, because they have different defaults.
 type annotations struct {
 	ReadOnly    bool `json:"readOnlyHint"`
 	Destructive bool `json:"destructiveHint"`
@@ -29,7 +30,7 @@ type annotations struct {
 var (
 	readOnlyTool  = annotations{ReadOnly: true, Idempotent: true}
 	changesServer = annotations{}                  // changes something in this server only
-	asksClient    = annotations{OpenWorld: true}   // asks the client, and who knows whom that asks
+	asksClient    = annotations{OpenWorld: true}   // asks the client, which may ask anybody
 	endsServer    = annotations{Destructive: true} // ends this server
 )
 
@@ -54,13 +55,13 @@ type Result struct {
 // Content is one block of a result or a prompt message.
 type Content struct {
 	Type     string    `json:"type"`
-	Text     any       `json:"text,omitempty"` // a string, or one as the client spelled it
+	Text     any       `json:"text,omitempty"` // a string, or a json.RawMessage: a string as the client has spelled it
 	Data     string    `json:"data,omitempty"`
 	MimeType string    `json:"mimeType,omitempty"`
 	Resource *Contents `json:"resource,omitempty"`
 }
 
-// Text is a block of text: a string, or one in JSON, to be sent as the client has spelled it.
+// Text returns a block of text. A json.RawMessage is a string in JSON, which is sent as it is spelled.
 func Text[T string | json.RawMessage](text T) Content { return Content{Type: "text", Text: text} }
 
 // Textf is a result that is one text, formatted as by fmt.Sprintf.

@@ -171,7 +171,7 @@ func listRoots(c *Call, _ struct{}) (*Result, error) {
 	return askAndShow(c, "the client's roots", Roots("roots"))
 }
 
-// askAndShow asks and shows what the client answered, exactly.
+// askAndShow asks the client a question, and returns the answer as it was sent. what names the answer.
 func askAndShow(c *Call, what string, q Question) (*Result, error) {
 	answers, err := c.Ask(q)
 	if err != nil {

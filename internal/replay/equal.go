@@ -13,14 +13,14 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// volatileMeta is what params._meta and result._meta have for one exchange alone. It is neither
+// volatileMeta are the members of params._meta and result._meta that belong to one exchange alone. They are neither
 // compared nor matched.
 var volatileMeta = []string{
 	"progressToken", era.KeyVersion, era.KeyClientInfo, era.KeyCapabilities, era.KeyLogLevel, era.KeySubscription,
 	"clientInfo", "clientCapabilities", "traceparent", "tracestate", "baggage",
 }
 
-// maxDecodedValues is how many values one may have inside that is decoded: that takes 50 bytes and more for each.
+// maxDecodedValues is how many values a value may have inside to be decoded: each takes 50 bytes and more.
 const maxDecodedValues = 1 << 20
 
 // isHuge reports whether a raw JSON value may have more values inside than are decoded.
@@ -28,8 +28,8 @@ func isHuge(raw []byte) bool {
 	return len(raw) > maxDecodedValues && bytes.Count(raw, []byte(","))+bytes.Count(raw, []byte("["))+bytes.Count(raw, []byte("{")) > maxDecodedValues
 }
 
-// decode returns a raw JSON value with its numbers as they are spelled; nil raw is nil. One that is huge becomes
-// its text, without _meta: it is equal to what is spelled alike.
+// decode returns a raw JSON value with its numbers as they are spelled; nil: raw is nil. A huge value becomes
+// its text without _meta, so it equals only what is spelled alike.
 func decode(raw []byte) any {
 	if raw == nil {
 		return nil
@@ -46,8 +46,8 @@ func decode(raw []byte) any {
 	return v
 }
 
-// paramsOf returns the decoded params of a request or notification, without what is
-// volatile. Absent params are an empty object.
+// paramsOf returns the decoded params of a request or notification, without volatileMeta and without the ids in
+// progress and cancellations. Absent params are an empty object.
 func paramsOf(m *jsonrpc.Message) any {
 	v := decode(m.Params())
 	if v == nil {
@@ -65,7 +65,7 @@ func paramsOf(m *jsonrpc.Message) any {
 	return v
 }
 
-// answerOf returns a response as an object with the member result or error.
+// answerOf returns a response as an object with the member result or error, decoded and without volatileMeta.
 func answerOf(m *jsonrpc.Message) map[string]any {
 	if m.IsError() {
 		return map[string]any{"error": decode(m.Lookup("error"))}
@@ -77,7 +77,7 @@ func answerOf(m *jsonrpc.Message) map[string]any {
 	return map[string]any{"result": v}
 }
 
-// dropVolatile takes out of _meta what is volatile, and _meta if nothing stays.
+// dropVolatile takes volatileMeta out of _meta of an object, and _meta itself if nothing stays.
 func dropVolatile(o map[string]any) {
 	meta, ok := o["_meta"].(map[string]any)
 	if !ok {
@@ -116,8 +116,8 @@ func appendCanonical(dst []byte, v any) []byte {
 	return fmt.Append(dst, v) // true, false, nil
 }
 
-// plainNumber returns one spelling for all that mean the same number: its digits without
-// zeros at either end, and the power of ten. It computes nothing whose size the exponent says.
+// plainNumber returns the same spelling for all spellings of a number: its digits without
+// zeros at either end, and the power of ten. It makes no text that grows with the exponent.
 func plainNumber(text string) string {
 	sign := ""
 	if rest, ok := strings.CutPrefix(text, "-"); ok {
@@ -144,13 +144,13 @@ func plainNumber(text string) string {
 
 // A path leads to a value in a message. The zero path is its top.
 type path struct {
-	parent    *path
-	key       string
-	index     int // of an element, if key is ""
-	isElement bool
+	parent    *path  // nil: this is the top
+	key       string // of a member
+	index     int    // of an element
+	isElement bool   // of an array; otherwise a member
 }
 
-// elements returns the keys and indexes from the top.
+// elements returns the keys and indexes from the top; an index as "[7]".
 func (p *path) elements() (all []string) {
 	for ; p.parent != nil; p = p.parent {
 		switch {
@@ -185,6 +185,7 @@ func pathText(elements []string) string {
 	return b.String()
 }
 
+// isWord reports whether a key can stand in a path without quotes.
 func isWord(s string) bool {
 	return s != "" && len(s) < 100 && !strings.ContainsFunc(s, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' || r == '$')
@@ -199,7 +200,7 @@ type change struct {
 }
 
 // findChanges calls yield for each difference between two decoded values, in the order of the
-// keys, until it returns false.
+// keys, until yield returns false. Then findChanges returns false, too.
 func findChanges(at *path, want, got any, yield func(change) bool) bool {
 	switch w := want.(type) {
 	case map[string]any:
@@ -226,6 +227,7 @@ func findChanges(at *path, want, got any, yield func(change) bool) bool {
 	return yield(change{at.elements(), want, got, true, true})
 }
 
+// memberChanges is findChanges for two objects.
 func memberChanges(at *path, want, got map[string]any, yield func(change) bool) bool {
 	keys := slices.Collect(maps.Keys(want))
 	for key := range got {
@@ -250,8 +252,8 @@ func memberChanges(at *path, want, got map[string]any, yield func(change) bool) 
 	return true
 }
 
-// elementChanges compares what stands at the same place. Where the lengths differ, equal ends of
-// the two are left out, so that one element that is new or gone is told as such.
+// elementChanges is findChanges for two arrays. It compares elements with the same index. If the lengths differ, it leaves out equal
+// elements at both ends, so that one element that is new or gone is told as such.
 func elementChanges(at *path, want, got []any, yield func(change) bool) bool {
 	head, tail := 0, 0
 	if len(want) != len(got) && at.depth() <= maxAligned {
@@ -283,7 +285,7 @@ func elementChanges(at *path, want, got []any, yield func(change) bool) bool {
 	return true
 }
 
-// maxAligned is how deep arrays are aligned: to compare the ends of each costs as much again.
+// maxAligned is the depth up to which elementChanges leaves out equal ends: at each level that costs another comparison of all below.
 const maxAligned = 16
 
 func (p *path) depth() (n int) {

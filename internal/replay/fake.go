@@ -14,20 +14,19 @@ import (
 )
 
 // Fake is the server of a recording. It is a bridge.Handler that serves any number of clients
-// at a time; each begins at the beginning of the recording. A call is answered as the first
-// one in the recording that is equal but for what is volatile and that this client has not
-// asked yet, or as the last one again. What the server has said before and after the answer
-// comes at its place.
+// at a time; each begins at the beginning of the recording. A request is answered as an equal one in the
+// recording (volatileMeta does not count): each time as the next of these, and then as the last one
+// again. What the server has said before and after the answer comes before and after it.
 type Fake struct {
 	recording     *Recording
-	scripts       []*script
-	calls         map[string][]*script // requests by key, in order
-	notifications map[string][]*script // notifications by method
+	scripts       []*script            // in the order of the recording
+	calls         map[string][]*script // of requests, by requestKey, in order
+	notifications map[string][]*script // of notifications, by method, in order
 
 	mu           sync.Mutex
-	askedScripts map[*script]bool // by any client
-	missTexts    []string         // the first ones
-	missCount    int
+	askedScripts map[*script]bool // the requests that any client has asked
+	missTexts    []string         // see Usage.Misses
+	missCount    int              // see Usage.MissCount
 }
 
 // NewFake returns the server of a recording.
@@ -44,7 +43,7 @@ func NewFake(rec *Recording) *Fake {
 	return f
 }
 
-// requestKey is matchKey of a request of a client. Who asks and with which revision does not matter.
+// requestKey is matchKey of a request of a client; but all initialize have the same key, whoever the client is.
 func requestKey(m *jsonrpc.Message) string {
 	if m.Method() == "initialize" {
 		return "initialize"
@@ -52,16 +51,16 @@ func requestKey(m *jsonrpc.Message) string {
 	return matchKey(m)
 }
 
-// Usage is what of a recording was used.
+// Usage says which requests of a recording were asked, and which others were. Its texts can be printed.
 type Usage struct {
-	Requests  int      // in the recording
-	Asked     int      // of them, by any client
-	Unasked   []string // the first others, to be printed
-	MissCount int      // requests that are not in the recording
-	Misses    []string // the first of them, to be printed
+	Requests  int      // requests in the recording
+	Asked     int      // how many of these any client has asked
+	Unasked   []string // those that none has asked, the first few
+	MissCount int      // requests of clients that are not in the recording
+	Misses    []string // the first few of these
 }
 
-// maxListedTexts is how many are told one by one.
+// maxListedTexts is how many texts Unasked and Misses have.
 const maxListedTexts = 20
 
 // Usage returns what was used up to now.
@@ -83,8 +82,8 @@ func (f *Fake) Usage() Usage {
 	return u
 }
 
-// ServeConn implements bridge.Handler. It returns when the client has sent its last message
-// and what can be answered is answered.
+// ServeConn implements bridge.Handler. It returns when the client has sent its last message. Calls that wait for an answer of the
+// client are given up then.
 func (f *Fake) ServeConn(ctx context.Context, client bridge.Conn) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -101,7 +100,7 @@ func (f *Fake) ServeConn(ctx context.Context, client bridge.Conn) error {
 	return err
 }
 
-// maxRunningScripts is how many calls of a client may wait for its answers at a time.
+// maxRunningScripts is how many calls that ask the client something may be in progress at a time.
 const maxRunningScripts = 256
 
 // session is one client of a Fake.
@@ -109,19 +108,19 @@ type session struct {
 	fake *Fake
 	conn bridge.Conn
 	ctx  context.Context
-	wg   sync.WaitGroup // scripts that wait for answers of the client
+	wg   sync.WaitGroup // goroutines of scripts that wait for answers of the client
 
 	// Only the Sink of Receive uses these.
-	timesAsked        map[string]int   // by key: how often it was asked
-	usedNotifications map[*script]bool // notifications
+	timesAsked        map[string]int   // by requestKey: how often the client has asked that
+	usedNotifications map[*script]bool // scripts of notifications that were played
 
 	mu             sync.Mutex
-	lastID         int64
-	runningCalls   map[jsonrpc.ID]context.CancelFunc // calls that wait for an answer of the client
-	awaitedAnswers map[jsonrpc.ID]chan<- struct{}    // requests to the client; closed at its answer
+	lastID         int64                             // of our requests to the client
+	runningCalls   map[jsonrpc.ID]context.CancelFunc // by the client's id: calls that ask the client something
+	awaitedAnswers map[jsonrpc.ID]chan<- struct{}    // by the id of our request: closed when the client has answered
 }
 
-// fromClientSink takes what the client of a session says.
+// fromClientSink is the Sink of what the client of a session says. It takes nothing at once.
 type fromClientSink struct{ s *session }
 
 func (fromClientSink) TrySend(jsonrpc.Message) bool { return false }
@@ -144,6 +143,7 @@ func (i fromClientSink) Send(_ context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
+// handleNotification plays what the server has said to an equal notification that was not played yet, or else to another one of that method.
 func (s *session) handleNotification(m jsonrpc.Message) error {
 	if m.Method() == "notifications/cancelled" {
 		s.mu.Lock()
@@ -174,6 +174,7 @@ func (s *session) handleNotification(m jsonrpc.Message) error {
 	return s.playScript(found, m)
 }
 
+// handleRequest answers a request of the client.
 func (s *session) handleRequest(m jsonrpc.Message) error {
 	key := requestKey(&m)
 	all := s.fake.calls[key]
@@ -188,8 +189,8 @@ func (s *session) handleRequest(m jsonrpc.Message) error {
 	return s.playScript(found, m)
 }
 
-// playScript says what the server has said to a message. It waits for the client only in a
-// goroutine of its own: the client's answers come through its caller.
+// playScript says what the server has said to a message. A script that waits for the client gets a
+// goroutine of its own, because the client's answers come through the caller of playScript.
 func (s *session) playScript(found *script, m jsonrpc.Message) error {
 	r := &scriptRun{session: s, script: found, trigger: m}
 	if !found.waits() {
@@ -244,8 +245,8 @@ func (f *Fake) answerUnrecorded(m *jsonrpc.Message) jsonrpc.Message {
 	return jsonrpc.NewError(m.ID(), code, text, nil)
 }
 
-// discoverResult is the answer to server/discover where nobody has asked it in the recording: the
-// capabilities that its methods need, and who the server says it is in other results.
+// discoverResult returns the result of server/discover for a recording in which nobody has asked that. It has the
+// capabilities that the recorded methods need, and the server's name as other results tell it.
 func (f *Fake) discoverResult() []byte {
 	capabilities := []byte(`{"logging":{}}`)
 	for _, method := range f.recording.methods() {

@@ -2,8 +2,8 @@ package replay
 
 import "github.com/mcp-bridge/mcp-bridge/jsonrpc"
 
-// What a server makes up and its client only hands back: cursors, states, ids of tasks. In a
-// replay the client hands back what the server says now, and that it is another text is no
+// opaqueFields are texts that a server makes up and its client only hands back: cursors, states, ids of tasks. In a
+// replay the client hands back what the server says now. That this is another text than in the recording is no
 // difference.
 var opaqueFields = []struct {
 	resultPath []string // where it stands in a result
@@ -15,7 +15,7 @@ var opaqueFields = []struct {
 	{[]string{"task", "taskId"}, "taskId"},
 }
 
-// learnOpaque notes what an answer says in place of the recorded one. It is called with mu held.
+// learnOpaque notes which opaque texts the answer to a call has in place of the recorded ones. It is called with mu held.
 func (p *player) learnOpaque(c *call) {
 	if c.request.answer == nil {
 		return
@@ -30,8 +30,8 @@ func (p *player) learnOpaque(c *call) {
 	}
 }
 
-// replaceOpaque returns a message of the client with what the server says now in place of what was
-// recorded. It is called with mu held.
+// replaceOpaque returns a message of the client with the opaque texts that the server says now in place of the
+// recorded ones. It is called with mu held.
 func (p *player) replaceOpaque(m jsonrpc.Message) jsonrpc.Message {
 	for _, o := range opaqueFields {
 		was, ok := jsonrpc.Text(m.Lookup("params", o.param))
@@ -42,7 +42,7 @@ func (p *player) replaceOpaque(m jsonrpc.Message) jsonrpc.Message {
 	return m
 }
 
-// alignOpaque gives an answer the recorded text wherever both have such a text.
+// alignOpaque gives the answer got the recorded opaque text wherever want has one, too.
 func alignOpaque(want, got map[string]any) {
 	for _, o := range opaqueFields {
 		w, i := objectAt(want["result"], o.resultPath[:len(o.resultPath)-1]), objectAt(got["result"], o.resultPath[:len(o.resultPath)-1])

@@ -20,12 +20,12 @@ const DefaultWait = 10 * time.Second
 
 // PlayOptions tune Play. The zero value works.
 type PlayOptions struct {
-	// Wait is how much longer than in the recording is waited for what the server has said
-	// there, before each message of the client; then it is missing. 0: DefaultWait.
+	// Wait is how much longer than in the recording Play waits, before each message of the client, for what the server has said
+	// there. What has not come by then is missing. 0: DefaultWait.
 	Wait time.Duration
 
-	// KeepPauses keeps the pauses of the recording. Otherwise a message is sent at once when all
-	// has arrived that came before it from the server.
+	// KeepPauses keeps the pauses of the recording. Otherwise a message is sent as soon as all
+	// that the server has said before it has arrived, or is missing.
 	KeepPauses bool
 
 	// Ignore are the differences that are not reported.
@@ -38,8 +38,8 @@ var ErrNoServer = errors.New("the server cannot be used")
 
 // Play sends the client's messages of a recording into conn, with new ids and progress
 // tokens, and compares what comes back. It returns when all that the server has said in the
-// recording has come or was waited for, when the server has ended, and when ctx is done. The
-// error says why nothing could be compared; it wraps ErrNoServer, or is ctx's. The caller
+// recording has come or is missing, when the server has ended, or when ctx is done. The
+// error says why nothing could be compared; it wraps ErrNoServer, or is that of ctx. The caller
 // closes conn.
 func Play(ctx context.Context, conn bridge.Conn, rec *Recording, o PlayOptions) (*Report, error) {
 	o.Wait = cmp.Or(o.Wait, DefaultWait)
@@ -74,20 +74,20 @@ type messageGroup struct {
 	progressOf *recordedMessage // the client's request whose progress it is; nil: none
 }
 
-// arrivals is what has come of a group, and what has to.
+// arrivals are the messages of a group, in the recording and in this run.
 type arrivals struct {
 	recorded      []*recordedMessage
 	arrived       []*arrival
-	expectedCount int // so many are waited for
-	missedCount   int // so many have not come in time
+	expectedCount int // how many must have come before the next message of the client
+	missedCount   int // how many of these have not come in time
 }
 
 // An arrival is a request or notification of the server.
 type arrival struct {
 	m         jsonrpc.Message
 	afterLine int              // the line of the client's message that was sent last
-	key       string           // the same for equal ones
-	recorded  *recordedMessage // the recorded one that it stands for; nil: not known yet
+	key       string           // see matchKey
+	recorded  *recordedMessage // of a request: the recorded one that it stands for; nil: none so far
 
 	hasNoAnswer bool // the recording has no answer to it
 }
@@ -95,8 +95,8 @@ type arrival struct {
 // A call is a request of the recording's client, as it was sent.
 type call struct {
 	request *recordedMessage
-	answer  jsonrpc.Message // invalid: none has come
-	missed  bool            // it has not come in time
+	answer  jsonrpc.Message // of kind Invalid: none has come
+	missed  bool            // the answer has not come in time
 }
 
 // player is one run of Play. The goroutine of Play sends, that of Receive takes what comes.
@@ -104,28 +104,28 @@ type player struct {
 	PlayOptions
 	conn      bridge.Conn
 	recording *Recording
-	wakeup    chan struct{} // something has come; holds one element
+	wakeup    chan struct{} // holds one element when something has come
 
-	mu                 sync.Mutex // guards the rest; not held while sending
-	receiveErr         error      // of Receive
-	lastID             int64
-	lastLine           int // line of the client's message that was sent last
-	callsByID          map[jsonrpc.ID]*call
-	callsByRequest     map[*recordedMessage]*call
-	requestsByToken    map[jsonrpc.ID]*recordedMessage // new progress tokens
+	mu                 sync.Mutex                      // guards the rest; not held while sending
+	receiveErr         error                           // why nothing more is received; nil: Receive goes on
+	lastID             int64                           // of the ids and tokens of this run
+	lastLine           int                             // line of the client's message that was sent last
+	callsByID          map[jsonrpc.ID]*call            // those without an answer, by the id of this run
+	callsByRequest     map[*recordedMessage]*call      // all that were sent
+	requestsByToken    map[jsonrpc.ID]*recordedMessage // by the progress token of this run
 	groups             map[messageGroup]*arrivals
 	serverRequests     map[*recordedMessage]*arrival // the server's recorded requests, and what came for them
-	pendingReplies     []jsonrpc.Message             // to requests that have no recorded answer
-	unansweredArrivals []*arrival                    // these
-	strayResponses     []string                      // responses that answer nothing
-	newOpaqueTexts     map[string]string             // cursors and the like: what the server says now, by kind and what was recorded
-	sentCount          int
-	extraCount         int // messages that the recording does not have
-	unaskedCount       int // these, pings, and responses that answer nothing
-	unsentCount        int // messages of the client, because the server has ended
+	pendingReplies     []jsonrpc.Message             // that are to be sent: to pings, and to requests that the recording has no answer to
+	unansweredArrivals []*arrival                    // the first requests that the recording has no answer to
+	strayResponses     []string                      // descriptions of the first responses that answer nothing
+	newOpaqueTexts     map[string]string             // cursors and the like: what the server says now, by param and recorded text
+	sentCount          int                           // messages of the client that were sent
+	extraCount         int                           // requests and notifications of the server that the recording does not have
+	unaskedCount       int                           // extraCount, and the server's pings and responses that answer nothing
+	unsentCount        int                           // messages of the client that were not sent, because the server has ended
 }
 
-// countRecorded finds out how many messages of each group are in the recording.
+// countRecorded sets recorded of each group.
 func (p *player) countRecorded() {
 	for _, i := range p.recording.messages {
 		if !i.fromClient && i.m.Kind() != jsonrpc.Response {
@@ -135,7 +135,7 @@ func (p *player) countRecorded() {
 	}
 }
 
-// progressRequest returns the request of which a recorded message is the progress.
+// progressRequest returns the request of which a recorded message is the progress; nil: it is no progress, or of none that is known.
 func progressRequest(i *recordedMessage) *recordedMessage {
 	if i.m.Method() != "notifications/progress" {
 		return nil
@@ -143,10 +143,12 @@ func progressRequest(i *recordedMessage) *recordedMessage {
 	return i.request
 }
 
+// groupOf returns the group of a message. about is the request whose progress it is; nil: none.
 func groupOf(m *jsonrpc.Message, about *recordedMessage) messageGroup {
 	return messageGroup{m.Kind(), m.Method(), about}
 }
 
+// arrivalsOf returns the arrivals of the group of a message, which it adds if need be.
 func (p *player) arrivalsOf(m *jsonrpc.Message, about *recordedMessage) *arrivals {
 	g := groupOf(m, about)
 	if p.groups[g] == nil {
@@ -155,10 +157,11 @@ func (p *player) arrivalsOf(m *jsonrpc.Message, about *recordedMessage) *arrival
 	return p.groups[g]
 }
 
+// play sends the client's messages, each when what the server has said before it has come or is missing.
 func (p *player) play(ctx context.Context) error {
 	began := time.Now()
 	var lastSent, firstTime time.Time // of the client's last message, of the first
-	var arrivedChecks []func() bool   // what has to have come, and how to give it up
+	var arrivedChecks []func() bool   // see expectMessage
 	var giveUps []func()
 	for n, i := range p.recording.messages {
 		if firstTime.IsZero() {
@@ -194,7 +197,7 @@ func (p *player) play(ctx context.Context) error {
 	return err
 }
 
-// countUnsent counts what is not sent any more.
+// countUnsent counts the client's messages in items, which are not sent any more.
 func (p *player) countUnsent(items []*recordedMessage) {
 	for _, i := range items {
 		if i.fromClient {
@@ -203,7 +206,7 @@ func (p *player) countUnsent(items []*recordedMessage) {
 	}
 }
 
-// pause waits until that time. What comes meanwhile may have to be replied to.
+// pause waits until a time, and replies to what comes meanwhile.
 func (p *player) pause(ctx context.Context, until time.Time) error {
 	t := time.NewTimer(time.Until(until))
 	defer t.Stop()
@@ -221,8 +224,8 @@ func (p *player) pause(ctx context.Context, until time.Time) error {
 	}
 }
 
-// expectMessage returns what says whether a message of the server has come, and what gives it up.
-// Both are called with mu held.
+// expectMessage returns two functions: one that reports whether a message of the server has come or was given up, and one that gives
+// it up. Both are called with mu held.
 func (p *player) expectMessage(i *recordedMessage) (hasArrived func() bool, giveUp func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -243,11 +246,11 @@ func (p *player) expectMessage(i *recordedMessage) (hasArrived func() bool, give
 		func() { a.missedCount = max(a.missedCount, due-len(a.arrived)) }
 }
 
-// maxBelievedDuration is for how long Play believes a recording that something took: its times may be made up.
+// maxBelievedDuration is the longest time that Play believes something took in the recording: its times may be made up.
 const maxBelievedDuration = 24 * time.Hour
 
-// await waits until all of arrivedChecks are true, for as long as that took in the recording and Wait
-// more; what has not come then is waited for no more. serverEnded: it has ended.
+// await waits until all of arrivedChecks are true, for recordedWait, which that took in the recording, and Wait
+// more. Then it gives up what has not come. serverEnded: nothing more will come. The error is that of ctx.
 func (p *player) await(ctx context.Context, arrivedChecks []func() bool, giveUps []func(), recordedWait time.Duration) (serverEnded bool, err error) {
 	t := time.NewTimer(min(max(recordedWait, 0), maxBelievedDuration) + p.Wait)
 	defer t.Stop()
@@ -281,7 +284,7 @@ func (p *player) await(ctx context.Context, arrivedChecks []func() bool, giveUps
 	}
 }
 
-// sendReplies sends what the server is told at once.
+// sendReplies sends pendingReplies.
 func (p *player) sendReplies(ctx context.Context) error {
 	for {
 		p.mu.Lock()
@@ -298,7 +301,7 @@ func (p *player) sendReplies(ctx context.Context) error {
 	}
 }
 
-// wake makes await look again.
+// wake makes await or pause look again.
 func (p *player) wake() {
 	select {
 	case p.wakeup <- struct{}{}:
@@ -306,7 +309,7 @@ func (p *player) wake() {
 	}
 }
 
-// send sends a message of the client. Nothing is sent of one that is about what has not come.
+// send sends a message of the client. It leaves out a message about a request that has not come, or was not sent.
 func (p *player) send(ctx context.Context, i *recordedMessage) error {
 	m, ok := p.withNewIDs(i)
 	if !ok {
@@ -321,7 +324,8 @@ func (p *player) send(ctx context.Context, i *recordedMessage) error {
 	return nil
 }
 
-// withNewIDs returns a message of the client with the ids, tokens and cursors of this run.
+// withNewIDs returns a message of the client with the ids, tokens and cursors of this run; false: it is about a request that has not come,
+// or was not sent.
 func (p *player) withNewIDs(i *recordedMessage) (m jsonrpc.Message, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -366,7 +370,7 @@ func (p *player) withNewIDs(i *recordedMessage) (m jsonrpc.Message, ok bool) {
 	return p.replaceOpaque(m), true
 }
 
-// newID returns an id or token that was not used yet, of the type of the recorded one.
+// newID returns an id or token that was not used yet, of the JSON type of like. It is called with mu held.
 func (p *player) newID(like jsonrpc.ID) jsonrpc.ID {
 	p.lastID++
 	if like.String()[0] == '"' {
@@ -375,8 +379,8 @@ func (p *player) newID(like jsonrpc.ID) jsonrpc.ID {
 	return jsonrpc.IntID(p.lastID)
 }
 
-// findServerRequest returns what came for a recorded request of the server: an equal one, else the
-// first that stands for no other. nil: nothing came.
+// findServerRequest returns the request that came for a recorded one of the server: an equal one, or else the
+// first that stands for no other; nil: none came. It is called with mu held.
 func (p *player) findServerRequest(recorded *recordedMessage) *arrival {
 	if q := p.serverRequests[recorded]; q != nil {
 		return q
@@ -408,7 +412,7 @@ func matchKey(m *jsonrpc.Message) string {
 	return string(sum[:])
 }
 
-// playerSink takes what the server says. It never waits.
+// playerSink is the Sink of what the server says. It never waits.
 type playerSink struct{ *player }
 
 func (s playerSink) TrySend(m jsonrpc.Message) bool {
@@ -422,11 +426,11 @@ func (s playerSink) Send(_ context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// maxExtraMessages is how many messages are kept that the recording does not have.
+// maxExtraMessages is how many messages that the recording does not have are kept, of each kind.
 const maxExtraMessages = 1000
 
-// maxUnrecordedMessages is how many messages a server may send that the recording does not have, and pings, until it is treated
-// as if it had ended: it may never stop, and wants each answered.
+// maxUnrecordedMessages is the unaskedCount above which a server is treated as if it had ended: it may never stop, and its
+// requests and pings are answered.
 const maxUnrecordedMessages = 10 * maxExtraMessages
 
 var errTooManyUnrecorded = fmt.Errorf("it has sent more than %d messages that the recording does not have", maxUnrecordedMessages)
@@ -476,8 +480,8 @@ func (p *player) takeMessage(m jsonrpc.Message) {
 	}
 }
 
-// noteArrival notes a request or notification. isExtra: there are more of its group than in the
-// recording.
+// noteArrival notes a request or notification; about is that of groupOf. isExtra: there are more of its group than in the
+// recording. It is called with mu held.
 func (p *player) noteArrival(m jsonrpc.Message, about *recordedMessage) (arrived *arrival, isExtra bool) {
 	arrived = &arrival{m: m, afterLine: p.lastLine, key: matchKey(&m)}
 	a := p.groups[groupOf(&m, about)]

@@ -15,10 +15,10 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// DefaultMaxBytes is how much of a recording Load keeps.
+// DefaultMaxBytes is how large a conversation may be, in bytes, for Load to take it.
 const DefaultMaxBytes = 512 << 20
 
-// messageOverhead is about how many bytes an item needs besides its message.
+// messageOverhead is about how many bytes a recordedMessage needs besides the text of the message.
 const messageOverhead = 1 << 10
 
 // maxReportedFaults is how many faults of a recording are told one by one.
@@ -31,8 +31,8 @@ var ErrRedacted = errors.New("the recording is redacted")
 type LoadOptions struct {
 	Session       string // its pseudonym in the trace; "": the first one with messages at the hop
 	Hop           string // trace.Downstream or trace.Upstream; "": Downstream
-	AllowRedacted bool   // else a redacted message is ErrRedacted
-	MaxBytes      int    // of messages; 0: DefaultMaxBytes
+	AllowRedacted bool   // takes redacted messages, too; otherwise such a message is ErrRedacted
+	MaxBytes      int    // of the conversation; 0: DefaultMaxBytes
 }
 
 // Recording is a conversation of one client with one server, as it has passed one hop. It
@@ -43,7 +43,7 @@ type Recording struct {
 	Session string // its pseudonym; "": those of requests without sessions
 	Era     string // "legacy", "modern"; "": the trace does not say it
 
-	// Faults say what of the trace could not be read, and what is missing.
+	// Faults say what could not be read of the trace, and what is missing in it. They can be printed.
 	Faults []string
 
 	messages []*recordedMessage // in causal order
@@ -52,24 +52,24 @@ type Recording struct {
 // Messages returns how many messages there are.
 func (r *Recording) Messages() int { return len(r.messages) }
 
-// recordedMessage is one message.
+// recordedMessage is one message of a Recording.
 type recordedMessage struct {
-	line       int // of the trace
-	time       time.Time
-	seq        uint64
-	session    string
+	line       int       // of the trace
+	time       time.Time // when it passed
+	seq        uint64    // trace.Record.Seq
+	session    string    // trace.Record.Session
 	fromClient bool
 	m          jsonrpc.Message
 
-	// request is, of a response, the request that it answers. Of progress and cancellations
-	// it is the request that they are about. nil: it is not known.
+	// request is the request that a response answers, or that a progress or cancellation is about.
+	// nil: it is not known, or this is another message.
 	request *recordedMessage
 
 	answer    *recordedMessage // of a request; nil: there is none
-	cancelled bool             // of a request: whoever has sent it has given it up
+	cancelled bool             // of a request: its sender has cancelled it
 }
 
-// method returns the method; of a response, that of its request.
+// method returns the method; of a response, that of its request; "": not known.
 func (i *recordedMessage) method() string {
 	if i.m.Kind() == jsonrpc.Response && i.request != nil {
 		return i.request.m.Method()
@@ -101,15 +101,15 @@ func Load(r io.Reader, o LoadOptions) (*Recording, error) {
 type loader struct {
 	LoadOptions
 	recording       *Recording
-	records         int
-	foreignLines    int // lines that are no records
-	bytes           int
-	isSessionChosen bool
+	records         int      // lines that are records
+	foreignLines    int      // lines that are no records
+	bytes           int      // of the conversation so far
+	isSessionChosen bool     // it is known which session the conversation is
 	isSessionless   bool     // the conversation is all requests without sessions
-	sessions        []string // others that were seen, up to a bound
+	sessions        []string // other sessions with messages at the hop, the first few
 }
 
-// addFault notes what is wrong with a line. The error is one that ends the loading.
+// addFault notes what is wrong with a line. It returns an error if that ends the loading.
 func (l *loader) addFault(err error) error {
 	line, ok := errors.AsType[*trace.LineError](err)
 	switch {
@@ -124,6 +124,7 @@ func (l *loader) addFault(err error) error {
 	return nil
 }
 
+// noteFault adds to Faults, up to maxReportedFaults.
 func (l *loader) noteFault(text string) {
 	switch n := len(l.recording.Faults); {
 	case n < maxReportedFaults:
@@ -166,7 +167,8 @@ func (l *loader) addRecord(r *trace.Record, line int) error {
 	return nil
 }
 
-// belongs reports whether a message is one of the conversation. The first one chooses it.
+// belongs reports whether a message is one of the conversation. The first message of the wanted session chooses it; if none is
+// wanted, the first message does.
 func (l *loader) belongs(r *trace.Record) bool {
 	if !l.isSessionChosen && (l.Session == "" || l.Session == r.Session) {
 		l.isSessionChosen = true
@@ -190,14 +192,15 @@ func isWithoutSession(r *trace.Record) bool {
 	return r.Era == "modern" && r.Transport != "" && strings.HasPrefix(r.Session, "q")
 }
 
-// isRedacted reports whether something was taken out that a replay needs. requestState is
-// never written into a trace, and a replay does without.
+// isRedacted reports whether something that a replay needs was taken out. A replay needs no requestState, which is
+// never written into a trace.
 func isRedacted(paths []string) bool {
 	return slices.ContainsFunc(paths, func(p string) bool {
 		return !strings.HasPrefix(p, "http.") && p != "params.requestState" && p != "result.requestState"
 	})
 }
 
+// finish returns the Recording once all records were added.
 func (l *loader) finish() (*Recording, error) {
 	others := ""
 	if len(l.sessions) > 0 {
@@ -234,25 +237,26 @@ type side struct {
 
 func (i *recordedMessage) side() side { return side{i.session, i.fromClient} }
 
-// other is the side to which it was sent.
+// other returns the side to which the message was sent.
 func (i *recordedMessage) other() side { return side{i.session, !i.fromClient} }
 
-// openRequests is the requests of one side that have no answer yet.
+// openRequests are the requests of one side.
 type openRequests struct {
-	byID, byToken map[jsonrpc.ID]*recordedMessage
+	byID    map[jsonrpc.ID]*recordedMessage // those without an answer
+	byToken map[jsonrpc.ID]*recordedMessage // by progress token, with an answer or without
 }
 
-// linker finds what belongs together.
+// linker finds which messages belong together.
 type linker struct {
 	sides        map[side]*openRequests
-	earlyAnswers map[side]map[jsonrpc.ID]*recordedMessage // answers that came before the requests of that side
-	messages     []*recordedMessage
+	earlyAnswers map[side]map[jsonrpc.ID]*recordedMessage // answers to that side whose requests have not come so far
+	messages     []*recordedMessage                       // in causal order
 }
 
-// maxEarlyAnswer is how much earlier an answer may stand than its request: both have passed at the same time.
+// maxEarlyAnswer is how much earlier than its request an answer may have passed, because both were recorded at the same time.
 const maxEarlyAnswer = time.Millisecond
 
-// link finds what belongs together, and takes out pings and their answers: when they are
+// link finds which messages belong together, and takes out pings and their answers: when those are
 // sent depends on the time alone.
 func (l *loader) link() {
 	k := &linker{sides: map[side]*openRequests{}, earlyAnswers: map[side]map[jsonrpc.ID]*recordedMessage{}}
@@ -270,8 +274,8 @@ func (l *loader) link() {
 	}
 }
 
-// withCancellations returns the items of requests without sessions, with a cancellation of each that has no
-// answer, after what was said about it last: over HTTP such a client cancels by hanging up.
+// withCancellations returns items, the messages of requests without sessions. It adds a cancellation for each request without
+// an answer, behind the last message about that request: over HTTP such a client cancels by hanging up.
 func withCancellations(items []*recordedMessage) (all []*recordedMessage) {
 	last := map[string]*recordedMessage{} // by session, of which each has one request
 	for _, i := range items {
@@ -299,6 +303,7 @@ func (k *linker) sideOf(s side) *openRequests {
 	return k.sides[s]
 }
 
+// add adds the next message, and links it to the request that it is about.
 func (k *linker) add(i *recordedMessage) {
 	switch own, other := k.sideOf(i.side()), k.sideOf(i.other()); i.m.Kind() {
 	case jsonrpc.Request:
@@ -334,7 +339,7 @@ func (k *linker) add(i *recordedMessage) {
 	k.messages = append(k.messages, i)
 }
 
-// takeAnswered takes out the request with that id; nil: there is none.
+// takeAnswered takes the request with an id out of byID, and returns it; nil: there is none.
 func (o *openRequests) takeAnswered(id jsonrpc.ID) *recordedMessage {
 	request := o.byID[id]
 	if request == nil && len(o.byID) < 1000 { // a peer may spell an id otherwise

@@ -18,8 +18,8 @@ const maxReportedChanges = 50
 
 // Report is what Play has found.
 type Report struct {
-	Sent     int // messages of the client
-	Compared int // messages of the server that are in the recording
+	Sent     int // messages of the client that were sent
+	Compared int // messages of the server that were compared with recorded ones
 
 	// Differences are in the order of the recording.
 	Differences []Difference
@@ -30,18 +30,19 @@ type Report struct {
 
 // A Difference is about one message. Its texts can be printed.
 type Difference struct {
-	Line    int      // of the recorded message, or of the client's message after which it came; 0: before all
-	Message string   // what it is: the method and what it is about
-	Summary string   // in short; "": see Changes
-	Changes []string // one for each path
+	Line    int      // of the recorded message; of a message that is not recorded, of the client's message after which it came; 0: before all
+	Message string   // the method, and the name or URI that it is about
+	Summary string   // what differs, in short; "": Changes say it
+	Changes []string // one for each path that differs
 }
 
 // Ignored says which differences do not count. The zero value ignores none.
 type Ignored []ignoreRule
 
+// ignoreRule says which differences do not count: those at path or below it, in messages of a method.
 type ignoreRule struct {
-	method string   // "": of all methods
-	path   []string // nil: all of the message
+	method string   // "": all methods
+	path   []string // as path.elements, with * for any; nil: all of the message
 }
 
 // Ignore reads what --ignore takes: a PATH as it stands in the report, such as
@@ -67,7 +68,7 @@ func Ignore(patterns []string) (Ignored, error) {
 	return all, nil
 }
 
-// parsePath takes apart what pathText writes, and *.
+// parsePath returns the elements of a path as pathText writes it. It also takes * in the place of an element.
 func parsePath(text string) (all []string, err error) {
 	for rest := text; rest != ""; {
 		switch {
@@ -109,7 +110,7 @@ func parsePath(text string) (all []string, err error) {
 	return all, nil
 }
 
-// ignores reports whether a difference at a path does not count; nil is the whole message.
+// ignores reports whether a difference at a path does not count; nil: the whole message is new or missing.
 func (g Ignored) ignores(method string, path []string) bool {
 	return slices.ContainsFunc(g, func(i ignoreRule) bool {
 		if i.method != "" && i.method != method || len(i.path) > len(path) {
@@ -127,7 +128,7 @@ func (g Ignored) ignores(method string, path []string) bool {
 	})
 }
 
-// report compares. Nothing comes any more.
+// report compares what has come with the recording. It is called when Receive has ended.
 func (p *player) report() (*Report, error) {
 	r := &Report{Sent: p.sentCount}
 	if err := p.checkUsable(); err != nil {
@@ -158,7 +159,7 @@ func (p *player) report() (*Report, error) {
 	return r, nil
 }
 
-// checkUsable finds a server that answers nothing but errors, where the recording has results.
+// checkUsable returns ErrNoServer if the server answers nothing but errors, where the recording has results.
 func (p *player) checkUsable() error {
 	var failed jsonrpc.Message
 	for _, i := range p.recording.messages {
@@ -179,7 +180,7 @@ func (p *player) checkUsable() error {
 	return nil
 }
 
-// compareAnswer compares the answer to a request of the client.
+// compareAnswer compares the answer to a request of the client with the recorded one.
 func (p *player) compareAnswer(r *Report, i *recordedMessage) {
 	c, name := p.callsByRequest[i], describeMessage(&i.m)
 	d := Difference{Line: i.line, Message: name}
@@ -211,7 +212,7 @@ func (p *player) compareAnswer(r *Report, i *recordedMessage) {
 	}
 }
 
-// changeTexts tells the differences between two values that are not ignored.
+// changeTexts returns descriptions of the differences between two values, without those that are ignored. top is the key of both; "": none.
 func (p *player) changeTexts(method, top string, want, got any) (all []string) {
 	at := &path{}
 	if top != "" {
@@ -242,10 +243,10 @@ func (c change) String() string {
 	return where + ": " + showValue(c.oldValue) + " became " + showValue(c.newValue)
 }
 
-// compareGroup compares requests or notifications of the server.
+// compareGroup compares the requests or notifications of a group: first it pairs equal ones, then the rest in order.
 func (p *player) compareGroup(r *Report, method string, a *arrivals) {
 	arrived := slices.DeleteFunc(slices.Clone(a.arrived), func(q *arrival) bool { return q.hasNoAnswer })
-	var missing []*recordedMessage // what nothing equal has come for
+	var missing []*recordedMessage // those for which nothing equal has come
 	for _, i := range a.recorded {
 		key := matchKey(&i.m)
 		own := func(q *arrival) bool { return q.key == key && (q.recorded == nil || q.recorded == i) }
@@ -314,7 +315,7 @@ func (r *Report) Write(w io.Writer) error {
 	return err
 }
 
-// methods returns the methods of the client's requests, in order.
+// methods returns the methods of the client's requests, each once, sorted.
 func (r *Recording) methods() []string {
 	all := map[string]bool{}
 	for _, i := range r.messages {

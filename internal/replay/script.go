@@ -13,31 +13,31 @@ import (
 
 // A script is what the server has said to one request or notification of the client.
 type script struct {
-	trigger *recordedMessage
-	key     string // of a request
-	steps   []step
+	trigger *recordedMessage // that request or notification
+	key     string           // requestKey of a request
+	steps   []step           // in order
 }
 
-// A step says a message, or waits for the client's answer to one that was said before.
+// A step sends a message, or waits for the client's answer to one that was sent before.
 type step struct {
-	send  *recordedMessage
-	await *recordedMessage // a request of the server; nil: say
+	send  *recordedMessage // a message of the server
+	await *recordedMessage // a request of the server, whose answer is waited for; nil: send is sent
 }
 
-// waits reports whether it waits for the client.
+// waits reports whether the script has a step that waits for the client.
 func (s *script) waits() bool {
 	return slices.ContainsFunc(s.steps, func(t step) bool { return t.await != nil })
 }
 
 // splitScripts takes a recording apart: every message of the server belongs to a message of the
-// client. Progress and answers name theirs. Of the rest nobody says it; it is taken for the
-// newest call that is in progress, else for what came last.
+// client. Progress, answers and what a subscription brings name theirs. The rest does not: it is added to the
+// newest call in progress, or else to the last message of the client or the last one answered.
 func splitScripts(rec *Recording) (all []*script) {
 	var openCalls []*script // calls in progress
 	var last *script
 	byClientRequest := map[*recordedMessage]*script{} // by the client's request
 	byServerRequest := map[*recordedMessage]*script{} // by the server's request
-	subscriptions := map[string]*script{}
+	subscriptions := map[string]*script{}             // by listenKey
 	closeCall := func(s *script) {
 		if n := slices.Index(openCalls, s); n >= 0 {
 			openCalls = slices.Delete(openCalls, n, n+1)
@@ -92,18 +92,20 @@ func splitScripts(rec *Recording) (all []*script) {
 	return all
 }
 
-// listenKey names a subscription: ids are those of a session.
+// listenKey returns the key of a subscription: its session, in which ids are unique, and its id.
 func listenKey(i *recordedMessage, id jsonrpc.ID) string { return i.session + " " + id.String() }
 
 // scriptRun is one run of a script, for a message of the client that stands for the recorded one.
 type scriptRun struct {
 	*session
 	script         *script
-	trigger        jsonrpc.Message
-	clientAnswered map[*recordedMessage]<-chan struct{}
-	ids            []jsonrpc.ID // of the requests to the client
+	trigger        jsonrpc.Message                      // that message of the client
+	clientAnswered map[*recordedMessage]<-chan struct{} // by request of the server: closed when the client has answered
+	ids            []jsonrpc.ID                         // of our requests to the client
 }
 
+// play makes the steps of the script. If the recording has no answer, it sends an error, unless the request was cancelled or is a
+// subscription.
 func (r *scriptRun) play(ctx context.Context) error {
 	answered := false
 	for _, t := range r.script.steps {
@@ -134,8 +136,8 @@ func (r *scriptRun) play(ctx context.Context) error {
 	return r.conn.Send(r.ctx, jsonrpc.NewError(r.trigger.ID(), jsonrpc.CodeInternalError, "the recording ends before the answer", nil))
 }
 
-// withNewIDs returns a message of the server with the ids and tokens of this run; false: it is for
-// a token that the client has not given.
+// withNewIDs returns a message of the server with the ids and tokens of this run; false: it is progress, and
+// the client has given no token.
 func (r *scriptRun) withNewIDs(i *recordedMessage) (jsonrpc.Message, bool) {
 	m := i.m
 	switch m.Kind() {
@@ -168,7 +170,7 @@ func (r *scriptRun) withNewIDs(i *recordedMessage) (jsonrpc.Message, bool) {
 	return m, true
 }
 
-// response returns an answer with what it says of the request itself.
+// response returns a recorded answer with what depends on the request of this run: the id of a subscription, the negotiated version.
 func (r *scriptRun) response(m jsonrpc.Message) jsonrpc.Message {
 	if m.IsError() {
 		return m
@@ -186,7 +188,7 @@ func (r *scriptRun) response(m jsonrpc.Message) jsonrpc.Message {
 	return m
 }
 
-// describeNearest says which recorded request is most like one that is not in the recording.
+// describeNearest returns the error for a request that is not in the recording: it says which recorded request is most like it.
 func (f *Fake) describeNearest(m *jsonrpc.Message) (code int, text string) {
 	const maxLooked, maxBytes = 200, 16 << 20
 	params := paramsOf(m)
