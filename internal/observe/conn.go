@@ -67,7 +67,7 @@ func (c *conn) outDirection() Direction { return ToServer + ToClient - c.inDirec
 // Until it is known who the client is, mustObserve itself looks for that in m.
 func (c *conn) mustObserve(m *jsonrpc.Message, dir Direction) bool {
 	if c.hop == Downstream && !c.session.clientKnown.Load() {
-		c.session.noteImplementations(m, dir)
+		c.session.noteClient(m, dir)
 	}
 	o := c.session.o
 	if o.messageWatchers.Load() != nil {

@@ -284,8 +284,8 @@ func SessionOf(ctx context.Context) *Session {
 	return s
 }
 
-// noteImplementations looks in what passes at the client's end for who the client is, its era, and the protocol version.
-func (s *Session) noteImplementations(m *jsonrpc.Message, dir Direction) {
+// noteClient looks in what passes at the client's end for who the client is, its era, and the protocol version.
+func (s *Session) noteClient(m *jsonrpc.Message, dir Direction) {
 	switch kind := m.Kind(); {
 	case dir == ToServer && kind == jsonrpc.Request && m.Method() == "initialize":
 		s.mu.Lock()

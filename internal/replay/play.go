@@ -48,7 +48,7 @@ func Play(ctx context.Context, conn bridge.Conn, rec *Recording, o PlayOptions) 
 		callsByID: map[jsonrpc.ID]*call{}, callsByRequest: map[*recordedMessage]*call{}, requestsByToken: map[jsonrpc.ID]*recordedMessage{},
 		groups: map[messageGroup]*arrivals{}, serverRequests: map[*recordedMessage]*arrival{}, newOpaqueTexts: map[string]string{},
 	}
-	p.countRecorded()
+	p.collectRecorded()
 	receiving, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -125,8 +125,8 @@ type player struct {
 	unsentCount        int                           // messages of the client that were not sent, because the server has ended
 }
 
-// countRecorded sets recorded of each group.
-func (p *player) countRecorded() {
+// collectRecorded sets recorded of each group.
+func (p *player) collectRecorded() {
 	for _, i := range p.recording.messages {
 		if !i.fromClient && i.m.Kind() != jsonrpc.Response {
 			a := p.arrivalsOf(&i.m, progressRequest(i))

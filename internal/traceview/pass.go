@@ -35,7 +35,7 @@ func (s *Viewer) copyLines(in io.Reader) error {
 		case len(line) == 1 && err == nil: // a blank line: the bridge says that it is there
 			continue
 		case err != nil || !bytes.HasPrefix(line, []byte(trace.LinePrefix)):
-			err = s.read(io.MultiReader(bytes.NewReader(bytes.Clone(line)), r))
+			err = s.parseAndPrint(io.MultiReader(bytes.NewReader(bytes.Clone(line)), r))
 			if passed && errors.Is(err, ErrNoTrace) {
 				return nil
 			}
@@ -67,8 +67,8 @@ func recordLinesLength(text []byte) (length int) {
 	return length
 }
 
-// read is the rest of copyLines with parsing: it prints the lines that are records, and warns of others.
-func (s *Viewer) read(in io.Reader) error {
+// parseAndPrint is the rest of copyLines with parsing: it prints the lines that are records, and warns of others.
+func (s *Viewer) parseAndPrint(in io.Reader) error {
 	err := s.eachRecord(in, true, func(_ *trace.Record, line []byte) error {
 		if err := s.printJSON(line); err != nil {
 			return err
