@@ -102,7 +102,7 @@ func (q Question) checkCapability(client clientInfo) error {
 // goroutine of its own.
 type Call struct {
 	s       *session
-	request eraRequest
+	request eraRequest      // asks, logs and replies as its era does
 	ctx     context.Context // done when the request is cancelled, or the session is over
 	token   jsonrpc.ID      // progress token, zero if the client wants no progress
 	meta    json.RawMessage // params._meta; nil: there is none

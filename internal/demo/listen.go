@@ -14,7 +14,7 @@ type listenFilter struct {
 	Tools     bool     `json:"toolsListChanged,omitempty"`
 	Prompts   bool     `json:"promptsListChanged,omitempty"`
 	Resources bool     `json:"resourcesListChanged,omitempty"`
-	URIs      []string `json:"resourceSubscriptions,omitempty"`
+	URIs      []string `json:"resourceSubscriptions,omitempty"` // resources whose updates are wanted
 }
 
 // wantsList reports whether changes of a list are wanted: "tools", "prompts" or "resources".

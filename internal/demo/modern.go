@@ -265,6 +265,7 @@ func (s *session) withServerInfo(result []byte) []byte {
 	return jsonrpc.With(result, "_meta", jsonrpc.With([]byte("{}"), era.KeyServerInfo, info))
 }
 
+// result returns the result with resultType input_required that asks the questions.
 func (e *inputRequired) result() any {
 	type request struct {
 		Method string `json:"method"`

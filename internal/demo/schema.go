@@ -86,6 +86,7 @@ func (s *schema) check(args map[string]json.RawMessage) (map[string]json.RawMess
 	return withDefaults, nil
 }
 
+// joinedNames returns the names of the properties, as they are shown.
 func (s *schema) joinedNames() string {
 	if len(s.Properties) == 0 {
 		return "none"

@@ -119,6 +119,7 @@ var elicitForm = outputSchema(props{
 	"coffee": {Type: "boolean", Title: "Coffee?", Default: true},
 }, "name")
 
+// echoArgs are the arguments of "echo", and its structured result.
 type echoArgs struct {
 	Message json.RawMessage `json:"message"`
 	Value   json.RawMessage `json:"value,omitempty"`

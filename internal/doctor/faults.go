@@ -2,7 +2,7 @@ package doctor
 
 import "time"
 
-// A Fault is a diagnosis whose words do not depend on what was seen. Those of this file are found
+// A Fault is a diagnosis whose words do not depend on what was seen: a Finding without Evidence. Those of this file are found
 // by doctor, and also in live traffic, in passing (package notes).
 type Fault struct {
 	Code                string

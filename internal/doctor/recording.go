@@ -29,10 +29,10 @@ type Recording struct {
 	textBytes      int            // bytes of the messages in records
 	droppedRecords uint64         // how many records had to make room
 	lastSeq        uint64
-	hiddenHeaders  []string          // names of headers whose values FormatTrace takes out
-	sessionCount   int               // how many sessions have a name
-	sessionNames   map[string]string // names by session id
-	openRequests   map[requestKey]trace.Record
+	hiddenHeaders  []string                    // names of headers whose values FormatTrace takes out
+	sessionCount   int                         // how many sessions have a name
+	sessionNames   map[string]string           // names by session id
+	openRequests   map[requestKey]trace.Record // without an answer so far
 }
 
 // requestKey is a request that has no answer yet.

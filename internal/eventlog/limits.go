@@ -17,16 +17,16 @@ type eventLimiter[K comparable] struct {
 	periodTimers sync.WaitGroup // timers whose functions run, or are to run
 
 	mu     sync.Mutex
-	kinds  map[K]*kindState
-	closed bool
+	kinds  map[K]*kindState // those whose period runs
+	closed bool             // no new kind begins
 }
 
 // kindState is what is known of the events of one kind.
 type kindState struct {
-	allowedLeft     int // how many more get a line in this period
-	suppressedCount int // how many got none in this period
-	lastSuppressed  observe.Event
-	periodTimer     *time.Timer // ends the period
+	allowedLeft     int           // how many more get a line in this period
+	suppressedCount int           // how many got none in this period
+	lastSuppressed  observe.Event // of these
+	periodTimer     *time.Timer   // ends the period
 }
 
 func newEventLimiter[K comparable](inFirstPeriod, perPeriod int, period time.Duration, report func(K, int, observe.Event)) *eventLimiter[K] {

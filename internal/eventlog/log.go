@@ -46,8 +46,8 @@ type Log struct {
 	redactText     atomic.Pointer[func(string) string] // nil: nothing is taken out
 	redactLine     atomic.Pointer[func(string) string] // likewise, out of lines of stderr; nil: redactText does it
 
-	mu            sync.Mutex
-	stopExchanges func() // ends the watching of messages; nil: nobody watches
+	mu            sync.Mutex // of stopExchanges
+	stopExchanges func()     // ends the watching of messages; nil: nobody watches
 }
 
 // New returns a Log of what o tells of from now on. It writes to out, and looks at messages
@@ -330,6 +330,7 @@ func (l *Log) callFields(server string, s *observe.Session, method string, id js
 	return serverFields(server, s, "method", l.sanitized(method), "id", l.sanitized(id.String()), "for", roundDuration(time.Since(since)))
 }
 
+// exitStatus returns the text for the error of a process's end; nil: exit status 0.
 func exitStatus(err error) string {
 	if err == nil {
 		return "exit status 0"

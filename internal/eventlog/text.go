@@ -11,6 +11,7 @@ const maxNoteBytes = 1500
 // clipPrintable returns text for a line: cut, and printable.
 func clipPrintable(text string) string { return clipPrintableTo(text, maxTextBytes) }
 
+// clipPrintableTo is clipPrintable with a limit in bytes.
 func clipPrintableTo(text string, most int) string {
 	if cut := printable.Clip(text, most); len(cut) < len(text) {
 		return printable.Text(cut) + "..."

@@ -15,8 +15,8 @@ const (
 	maxBatchRecords   = 2048             // how many records a viewer gets in one event
 	keepAliveInterval = 15 * time.Second // after which a stream says that it is alive
 	viewerTimeout     = 30 * time.Second // a viewer that takes nothing for so long is cut off
-	maxViewers        = 32
-	maxBatchBytes     = 1 << 20 // about how many bytes are written at a time
+	maxViewers        = 32               // how many streams there are at a time
+	maxBatchBytes     = 1 << 20          // about how many bytes are written at a time
 )
 
 // viewers counts who looks. While there are any, messages are recorded.

@@ -42,6 +42,7 @@ func labelOrOther(all map[string]bool, name string) string {
 	return otherLabel
 }
 
+// kindName returns the label for the kind of a message.
 func kindName(k jsonrpc.Kind) string {
 	switch k {
 	case jsonrpc.Request:

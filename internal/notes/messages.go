@@ -20,8 +20,8 @@ const maxAnsweredIDs = 32
 // conversation is what is known of a session's server. observe keeps it with the session.
 type conversation struct {
 	mu               sync.Mutex
-	isComplete       bool                       // the watcher was told of initialize; and of all since then, as long as
-	observerGaps     uint64                     // is equal to GapCount of the Observer
+	isComplete       bool                       // the watcher was told of initialize
+	observerGaps     uint64                     // GapCount of the Observer then: while it has not changed, the watcher was told of all messages since
 	answeredIDs      [maxAnsweredIDs]jsonrpc.ID // of the latest answers
 	nextAnswered     int                        // index in answeredIDs of what is replaced next
 	listCapabilities map[string]bool            // the capabilities with a list that the server has declared; nil: not known
@@ -30,7 +30,6 @@ type conversation struct {
 }
 
 // conversationOf returns what is known of a session's server.
-
 func conversationOf(s *observe.Session) *conversation {
 	return s.WatcherValue(conversationKey{}, func() any { return new(conversation) }).(*conversation)
 }

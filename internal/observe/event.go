@@ -106,7 +106,7 @@ type Noise struct {
 	Session *Session // as in ProcessStarted
 	PID     int
 	Bytes   int
-	Reason  string
+	Reason  string // what is wrong with it
 }
 
 // Dropped says that a message reached nobody.

@@ -17,6 +17,7 @@ func (o *Observer) ServeHTTP(h http.Handler, w http.ResponseWriter, r *http.Requ
 	h.ServeHTTP(w, r)
 }
 
+// serveHTTP lets h answer a request, and tells of the exchange.
 func (o *Observer) serveHTTP(h http.Handler, w http.ResponseWriter, r *http.Request) {
 	e := &exchange{ResponseWriter: w, o: o}
 	e.Exchange = Exchange{

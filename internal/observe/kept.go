@@ -19,6 +19,7 @@ func (k *watcherValues) Set(key, value any) {
 	k.set(key, value)
 }
 
+// set is Set with mu held.
 func (k *watcherValues) set(key, value any) {
 	if k.key == nil || k.key == key {
 		k.key, k.value = key, value
@@ -37,6 +38,7 @@ func (k *watcherValues) Get(key any) any {
 	return k.get(key)
 }
 
+// get is Get with mu held.
 func (k *watcherValues) get(key any) any {
 	if k.key == key {
 		return k.value

@@ -127,8 +127,8 @@ type Observer struct {
 	// later. It is set before the Observer is used. nil: nothing is taken out.
 	Redact func(text string) string
 
-	lastSeq       atomic.Uint64
-	sessionCount  atomic.Uint64
+	lastSeq       atomic.Uint64 // see NextSeq
+	sessionCount  atomic.Uint64 // of the numbers in Session.Name
 	internedNames internedNames
 
 	mu              sync.Mutex                     // held while one of the lists of Watchers is changed
@@ -206,6 +206,7 @@ func (o *Observer) WatchEvents(w EventWatcher) (stop func()) {
 	})
 }
 
+// add adds one to a list, which is replaced and not changed. The caller holds the lock of the list.
 func add[T comparable](all *atomic.Pointer[[]T], one T) {
 	var list []T
 	if old := all.Load(); old != nil {
@@ -215,6 +216,7 @@ func add[T comparable](all *atomic.Pointer[[]T], one T) {
 	all.Store(&list)
 }
 
+// remove takes one out of a list, as add adds it. An empty list becomes nil.
 func remove[T comparable](all *atomic.Pointer[[]T], one T) {
 	old := all.Load()
 	if old == nil {

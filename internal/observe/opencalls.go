@@ -12,8 +12,8 @@ import (
 // it was asked with, and that must cost no look at all requests. The zero value is empty; the
 // caller locks it.
 type openCalls struct {
-	byID         map[jsonrpc.ID]*Call
-	byNormalized map[string][]*Call // by normalizedID: those of byID whose id is spelled in an unusual way; see maxPerNormalizedID
+	byID         map[jsonrpc.ID]*Call // that wait
+	byNormalized map[string][]*Call   // by normalizedID: those of byID whose id is spelled in an unusual way; see maxPerNormalizedID
 
 	cancelled []*Call // were cancelled and are not in byID: the latest maxCancelled, the oldest first
 }

@@ -16,7 +16,7 @@ import (
 // Session is one conversation of a client, or the one of a process that clients share with its
 // server. Its methods may be called concurrently.
 type Session struct {
-	o *Observer
+	o *Observer // nil: nobody is told anything
 
 	// Server is the configured name of the server, Transport the client's: "http", "sse",
 	// "websocket", "socket" or "stdio"; "" is a shared process.
@@ -45,13 +45,13 @@ type Session struct {
 	era, revision atomicString // see Era and Revision; without the lock, because every record asks for them
 
 	mu              sync.Mutex
-	client          Implementation
-	initializeID    jsonrpc.ID   // of the latest initialize; zero: there was none
-	opened          bool         // see Opened
-	finished        bool         // End was called
-	openRequests    atomic.Int64 // requests in openClientCalls and openServerCalls
-	openClientCalls [2]openCalls // by Hop: the client's requests that wait for an answer
-	openServerCalls [2]openCalls // by Hop: the server's
+	client          Implementation // see Client
+	initializeID    jsonrpc.ID     // of the latest initialize; zero: there was none
+	opened          bool           // see Opened
+	finished        bool           // End was called
+	openRequests    atomic.Int64   // requests in openClientCalls and openServerCalls
+	openClientCalls [2]openCalls   // by Hop: the client's requests that wait for an answer
+	openServerCalls [2]openCalls   // by Hop: the server's
 	unsampled       sessionUnsampledCalls
 }
 

@@ -9,10 +9,10 @@ import (
 
 // Source is what is known of a received message, for the messages that are made of it.
 type Source struct {
-	mark   jsonrpc.Mark
-	at     moment // when it came
-	call   *Call  // of a request
-	textID jsonrpc.TextID
+	mark   jsonrpc.Mark   // that the message gets; its Of is this Source
+	at     moment         // when it came
+	call   *Call          // of a request
+	textID jsonrpc.TextID // of the bytes of the message, without its id
 
 	failedVerdict atomic.Int32 // see Passed.Failed; 0: nobody has asked; -1: no; 1: yes
 	unsampled     bool         // the Sampler does not want the request. If nobody else does, Seq of mark is 0, and call is nil

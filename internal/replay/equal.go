@@ -195,8 +195,8 @@ func isWord(s string) bool {
 // A change is a difference between two values at a path. One of the two may be absent.
 type change struct {
 	path               []string
-	oldValue, newValue any
-	hasOld, hasNew     bool
+	oldValue, newValue any  // recorded, and of this run
+	hasOld, hasNew     bool // whether there is a value in the recording, and in this run
 }
 
 // findChanges calls yield for each difference between two decoded values, in the order of the
@@ -288,6 +288,7 @@ func elementChanges(at *path, want, got []any, yield func(change) bool) bool {
 // maxAligned is the depth up to which elementChanges leaves out equal ends: at each level that costs another comparison of all below.
 const maxAligned = 16
 
+// depth returns how many elements a path has.
 func (p *path) depth() (n int) {
 	for ; p.parent != nil; p = p.parent {
 		n++

@@ -232,6 +232,7 @@ func (p *player) changeTexts(method, top string, want, got any) (all []string) {
 	return all
 }
 
+// String describes the change, to be printed.
 func (c change) String() string {
 	where := pathText(c.path)
 	switch {

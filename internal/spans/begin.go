@@ -23,7 +23,7 @@ type requestSpan struct {
 type recordedSpan struct {
 	trace.Span
 	session       *observe.Session
-	key           requestKey
+	key           requestKey        // of its request
 	progressToken jsonrpc.ID        // zero: none
 	firstRound    trace.SpanContext // of the first request of a conversation of several rounds (requestState); invalid: there was no earlier round
 

@@ -26,7 +26,7 @@ type requestKey struct {
 
 // openSpans are the spans of a session that have not ended.
 type openSpans struct {
-	byRequestID, byProgressToken map[requestKey]*recordedSpan
+	byRequestID, byProgressToken map[requestKey]*recordedSpan // all; and those whose request has a progress token, by that
 }
 
 // addOpenSpan gives a span the name and attributes of its request p, and adds the span to the open ones.

@@ -47,7 +47,7 @@ const batchDelay = 10 * time.Millisecond
 // the line of a Gap stands in their place. When the file NAME is full it becomes NAME.1, and the older ones NAME.2
 // and so on; so does a file NAME that is there when the File is made. Its methods may be called concurrently.
 type File struct {
-	path string
+	path string // of the file that is written to
 	opts FileOptions
 
 	mu            sync.Mutex

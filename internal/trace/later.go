@@ -46,7 +46,7 @@ type backlog struct {
 	unseen   atomic.Int64 // how many messages wait that nobody has looked through
 
 	mu       sync.Mutex
-	queue    []pendingRecord
+	queue    []pendingRecord // what waits, the oldest first
 	spare    []pendingRecord // memory for queue
 	bytes    int             // of queue, and of what is being made
 	skipped  uint64          // how many were left out since the last one of queue

@@ -15,9 +15,9 @@ import (
 // once. The zero value is ready. It must not be used concurrently until Resolve has returned; then
 // View, Lost and Gaps may be.
 type Correlation struct {
-	steps           []*passedMessage // in order of time, once Resolve has been called
-	bySeq           map[uint64]*passedMessage
-	drops           []trace.Record
+	steps           []*passedMessage                                // in order of time, once Resolve has been called
+	bySeq           map[uint64]*passedMessage                       // those of steps that have a Seq
+	drops           []trace.Record                                  // of dropped messages
 	unexpectedExits []trace.Record                                  // ends of processes that the bridge has not asked to end
 	lostRecords     uint64                                          // see Gaps
 	lastTime        time.Time                                       // of the latest record

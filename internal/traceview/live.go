@@ -27,13 +27,13 @@ const (
 
 // liveView is what a Viewer knows of a bridge that runs.
 type liveView struct {
-	print        func(v *View, line []byte) error // prints a record if it is wanted
-	waiting      map[callDirection]map[jsonrpc.ID]*waitingRequest
-	waitingCount int  // requests in waiting
-	keepLines    bool // lines are printed as they stand there: those of requests that wait may be needed
-	waitingBytes int  // of the lines that are kept
-	printPending bool // a request is printed once it waits, and not when it comes
-	reprintLate  bool // a request is printed again when it is late
+	print        func(v *View, line []byte) error                 // prints a record if it is wanted
+	waiting      map[callDirection]map[jsonrpc.ID]*waitingRequest // by where they passed, and by id
+	waitingCount int                                              // requests in waiting
+	keepLines    bool                                             // lines are printed as they stand there: those of requests that wait may be needed
+	waitingBytes int                                              // of the lines that are kept
+	printPending bool                                             // a request is printed once it waits, and not when it comes
+	reprintLate  bool                                             // a request is printed again when it is late
 }
 
 // waitingRequest is a request without an answer.

@@ -19,6 +19,7 @@ type reorderer struct {
 	bytes    int                                      // of their lines
 }
 
+// heldRecord is a record, and its line in the trace.
 type heldRecord struct {
 	record trace.Record
 	line   []byte

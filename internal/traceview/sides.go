@@ -24,7 +24,6 @@ type bodies struct {
 }
 
 // add keeps a copy of the Body of a record, if it is a received message.
-
 func (b *bodies) add(r *trace.Record) {
 	if !r.Kind.IsMessage() || r.CauseSeq != 0 || r.Seq == 0 || r.Body.Text == nil {
 		return

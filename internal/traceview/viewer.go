@@ -81,6 +81,7 @@ func (s *Viewer) PrintLost(correlation *Correlation) (n int, err error) {
 	return n, err
 }
 
+// printLoss prints a Loss: how far the message came, and what is known; or as JSON.
 func (s *Viewer) printLoss(p *printer, correlation *Correlation, loss *Loss) error {
 	if s.JSON {
 		line, err := json.Marshal(map[string]any{

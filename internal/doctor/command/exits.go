@@ -11,8 +11,8 @@ import (
 // A knownCause is something that programs say on stderr before they end.
 type knownCause struct {
 	pattern   *lazyregexp.Regexp // its first group is put into the two texts
-	diagnosis string
-	advice    string
+	diagnosis string             // what is wrong; has a %s for the group
+	advice    string             // what to do; may have a %s for the group
 }
 
 // knownCauses are tried in this order.

@@ -146,6 +146,7 @@ func isPython(path string) bool {
 	})
 }
 
+// What servers write on stderr that wait for a login, or print their help.
 var (
 	loginPattern = lazyregexp.New(`(?i)\b(log ?in|sign ?in|authenticat\w*|authoriz\w*|device code|enter (the |your )?(code|password|pass ?phrase|token)|password:|open (this|the following) (url|link)|visit https?://|press (enter|any key))`)
 	helpPattern  = lazyregexp.New(`(?im)^\s*(usage:|commands:|options:)`)
@@ -174,6 +175,7 @@ func isPackageRunner(path string) bool {
 	return slices.Contains([]string{"npx", "npm", "pnpm", "pnpx", "yarn", "bunx", "uvx", "uv", "pipx", "docker", "podman", "nerdctl", "deno", "go"}, name)
 }
 
+// portPattern matches ports of which a server writes.
 var portPattern = lazyregexp.New(`(?i)(?:https?://[a-z0-9.\[\]:-]*?:|\bport[ :=]+)(\d{2,5})\b`)
 
 // findHTTPServer returns the URL of an HTTP server on one of these ports; "": there is none. If the system does

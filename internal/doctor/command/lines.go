@@ -50,9 +50,9 @@ type stdoutParser struct {
 	parseAttempts   int    // how often possibleMessage was parsed
 
 	faultLines  map[stdoutFault][]string // the first lines that show a fault
-	faultCounts map[stdoutFault]int
-	firstBytes  []byte // the first bytes of all output
-	totalBytes  int
+	faultCounts map[stdoutFault]int      // how often each fault was seen
+	firstBytes  []byte                   // the first bytes of all output
+	totalBytes  int                      // of all output
 }
 
 func newStdoutParser(maxLineBytes int, message func(jsonrpc.Message), tooLong func(jsonrpc.ID)) *stdoutParser {

@@ -206,6 +206,7 @@ func (r *Reply) IsHTML() bool {
 	return t == "text/html" || t == "application/xhtml+xml" || bytes.HasPrefix(bytes.ToLower(bytes.TrimSpace(r.Text)), []byte("<!doctype html"))
 }
 
+// titleTag matches the title of a page of HTML, productName the name and version at the beginning of a header.
 var (
 	titleTag    = lazyregexp.New(`(?is)<title[^>]*>\s*(.*?)\s*</title>`)
 	productName = lazyregexp.New(`^[\w.\- ]{1,30}(/[\w.]{1,20})?`)

@@ -26,10 +26,10 @@ const (
 
 // A streamLexer reads an event stream as the standard says, and notes what breaks its rules.
 type streamLexer struct {
-	partialLine     []byte // what is no whole line yet
-	searchedBytes   int    // how much of partialLine has no line end in it
-	skipsNextLF     bool   // an LF that comes next belongs to the CR before it
-	currentEvent    Event
+	partialLine     []byte  // what is no whole line yet
+	searchedBytes   int     // how much of partialLine has no line end in it
+	skipsNextLF     bool    // an LF that comes next belongs to the CR before it
+	currentEvent    Event   // that is not complete
 	hasDataOrID     bool    // currentEvent has a field that counts
 	isPastFirstLine bool    // there was a line
 	completeEvents  []Event // that nextEvent has not returned yet

@@ -11,9 +11,9 @@ import (
 type sensitivity uint8
 
 const (
-	harmless sensitivity = iota
-	alwaysSecret
-	countOrSecret // a number is a count ("maxTokens"), and any other value a secret
+	harmless      sensitivity = iota // it is no secret
+	alwaysSecret                     // whatever its value is
+	countOrSecret                    // a number is a count ("maxTokens"), and any other value a secret
 )
 
 // IsSensitive reports whether a name, of a member, header or variable, tells that its value is a secret.

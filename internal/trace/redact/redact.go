@@ -323,7 +323,7 @@ func (d *Redactor) headerKindOf(canonical string) headerKind {
 
 // cut is a part of a text that is taken out.
 type cut struct {
-	from, to    int
+	from, to    int    // the part is text[from:to]
 	replacement string // what stands in its place
 }
 
@@ -365,6 +365,7 @@ func (d *Redactor) appendTextCuts(cuts []cut, text []byte, extra [][]byte) []cut
 	return d.appendURLCuts(cuts, text, false)
 }
 
+// appendValueCuts appends the cuts of values wherever they stand in text.
 func appendValueCuts(cuts []cut, text []byte, values [][]byte) []cut {
 	for _, s := range values {
 		for at := 0; ; {

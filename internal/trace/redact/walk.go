@@ -61,7 +61,7 @@ type frame struct {
 	ownKeyFrom, ownKeyTo int  // where the key stands whose value this is, without quotes; 0, 0: this is an element, or the outermost value
 	index                int  // of an array: of the element that is looked at; -1: none yet
 	currentKey           span // of an object: the key of the member that is looked at, without quotes
-	isObject             bool
+	isObject             bool // false: it is an array
 	inSchema             bool // it is a schema, or stands in one: names there are those of properties
 	ofSensitiveName      bool // in a schema: it is the value of a sensitive name, or stands in that
 	hasSensitiveName     bool // its member "name" or "key" is a sensitive name
