@@ -25,6 +25,7 @@ func TestHangInLog(t *testing.T) {
 		}
 	}()
 	mute.waitLog(regexp.MustCompile(`\[WARN\] .*a request has no answer yet: server=mute session=s1 method=initialize id=\S+ for=1\d`))
+	mute.waitLog(regexp.MustCompile(`server=mute session=s1 .*C7.*the server is silent \(initialize has no answer after 1\ds\)`))
 	slow.proc.waitLog(regexp.MustCompile(`\[WARN\] .*a request has no answer yet: server=slow session=s1 method=hang id="?\\*"seven\\*""? for=1\d`))
 }
 

@@ -30,6 +30,9 @@ var (
 	SlowStart = Fault{"C5", Warning, "the server starts slowly",
 		"Clients wait with a limit for the first answer: some for 5 or 10 s, many for 60 s, and people see a server that does not appear.",
 		"The server itself takes so long: see what it does before it reads its stdin. Or keep it running: \"mcp-bridge serve\" starts it once, and clients connect to that."}
+	// ServerSilent is C7 as it is seen in passing: why the server is silent takes a look at it alone.
+	ServerSilent = Fault{"C7", Error, "the server is silent", "Clients wait until they give up, most of them after 60 s.",
+		"It may still be loading its package. If it stays silent, \"mcp-bridge doctor -- COMMAND\" says why, as far as that can be found out: a buffered stdout, a missing argument, a login that it waits for."}
 	IncompleteInitialize = Fault{"C8", Error, "the answer to initialize lacks something",
 		"Clients refuse the answer and give up.",
 		"The result needs protocolVersion, capabilities (an object) and serverInfo with name and version."}

@@ -81,14 +81,32 @@ func (w *watcher) Event(e observe.Event) {
 	case observe.ProcessEnded:
 		w.checkProcessEnd(e)
 	case observe.CallLate:
-		if isUnsafeIntegerID(e.ID.String()) {
-			w.note(e.Server, e.Session, doctor.LargeIDsUnanswered, e.Method+" with the id "+clip(e.ID.String())+" has no answer after "+time.Since(e.Since).Round(time.Second).String())
-		}
+		w.checkLateCall(e)
 	case *observe.Exchange:
 		if e.Hop == observe.Upstream && e.Session != nil {
 			w.checkExchange(e)
 		}
 	}
+}
+
+// checkLateCall looks at a request that has no answer for long.
+func (w *watcher) checkLateCall(e observe.CallLate) {
+	waited := time.Since(e.Since).Round(time.Second).String()
+	switch {
+	case isUnsafeIntegerID(e.ID.String()):
+		w.note(e.Server, e.Session, doctor.LargeIDsUnanswered, e.Method+" with the id "+clip(e.ID.String())+" has no answer after "+waited)
+	case e.Method == "initialize" && e.Session != nil && e.Session.ServerTransport() == "stdio" && !w.isTextInFrontNoted(e.Server):
+		w.note(e.Server, e.Session, doctor.ServerSilent, "initialize has no answer after "+waited)
+	}
+}
+
+// isTextInFrontNoted reports whether it is known that a server's answers are lost because other text stands before them: it is
+// not silent then.
+func (w *watcher) isTextInFrontNoted(server string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, is := w.reported[faultKey{server, doctor.TextInFront.Code, doctor.TextInFront.Title}]
+	return is
 }
 
 // checkNoise looks at output of a process that is no message.

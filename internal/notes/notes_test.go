@@ -151,6 +151,15 @@ var rules = []struct {
 		func(s *scene) { s.noise("batches are part of protocol version 2025-03-26 only") }},
 	{"slow start", "C5", "stdio",
 		func(s *scene) { s.slow(5 * time.Second) }, func(s *scene) { s.slow(3 * time.Second) }},
+	{"silent", "C7", "stdio",
+		func(s *scene) { s.lateMethod("initialize", "1") },
+		func(s *scene) { s.lateMethod("tools/call", "1") }},
+	{"silent behind text", "C10", "stdio", // whose answer was lost
+		func(s *scene) {
+			s.noise("text stands before an answer on the line")
+			s.lateMethod("initialize", "1")
+		},
+		func(*scene) {}},
 	{"incomplete", "C8", "stdio",
 		func(s *scene) { s.begins(`{"protocolVersion":"2025-11-25","capabilities":{}}`) }, func(s *scene) { s.begins(hello) }},
 	{"rounded", "C9", "stdio",
@@ -255,9 +264,22 @@ func (s *scene) slow(start time.Duration) {
 	s.answers("0", `"result":`+hello)
 }
 
-func (s *scene) late(id string) {
+func (s *scene) late(id string) { s.lateMethod("ping", id) }
+
+func (s *scene) lateMethod(method, id string) {
 	parsed, _ := jsonrpc.ParseID([]byte(id))
-	s.o.Event(observe.CallLate{Server: "files", Method: "ping", ID: parsed, Since: time.Now()})
+	s.o.Event(observe.CallLate{Server: "files", Session: s.s, Method: method, ID: parsed, Since: time.Now()})
+}
+
+// A remote server that does not answer initialize is no command: C7 is not about it.
+func TestRemoteIsSilent(t *testing.T) {
+	var o observe.Observer
+	var n told
+	defer o.Watch(&n)()
+	defer Watch(&o)()
+	if newScene(t, &o, "http").lateMethod("initialize", "1"); len(n.codes) > 0 {
+		t.Errorf("notes %+v", n.notes)
+	}
 }
 
 func (s *scene) lists(id, cursor, next string) {

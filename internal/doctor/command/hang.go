@@ -164,8 +164,8 @@ func (d *diagnosis) addSilent(server *serverProcess, seen string) {
 	case isPackageRunner(d.spec.Path) && !d.options.AllowSlow:
 		do = "It may still be loading the package. Try again with --slow, which waits for a minute. " + do
 	}
-	d.addFinding("C7", doctor.Error, "the server is silent", seen+"; the process runs and listens on no port"+stderrSuffix(server),
-		"Clients wait until they give up, most of them after 60 s.", do)
+	d.addFinding(doctor.ServerSilent.Code, doctor.Error, doctor.ServerSilent.Title, seen+"; the process runs and listens on no port"+stderrSuffix(server),
+		doctor.ServerSilent.Consequence, do)
 }
 
 // isPackageRunner reports whether a command loads packages before it runs them.
