@@ -21,7 +21,7 @@ type eventLimiter[K comparable] struct {
 	closed bool             // no new kind begins
 }
 
-// kindState is what is known of the events of one kind.
+// kindState is the current period of the events of one kind.
 type kindState struct {
 	allowedLeft     int           // how many more get a line in this period
 	suppressedCount int           // how many got none in this period

@@ -89,7 +89,7 @@ func (l *Log) redacted(line string) string {
 // redactedError returns the error of a session as it is shown: it may quote what the server has written to stderr.
 func (l *Log) redactedError(err error) error { return errors.New(l.redacted(err.Error())) }
 
-// sanitized returns what a peer has chosen, and may have a secret in it, as a line has it: without secrets, cut, and printable.
+// sanitized returns a text that a peer has chosen as it stands in a line: without secrets, cut, and printable.
 func (l *Log) sanitized(text string) string { return clipPrintable(l.redacted(text)) }
 
 // Close ends the watching, and writes how many events got no line. Only an event that is being told meanwhile may still be

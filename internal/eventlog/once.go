@@ -76,7 +76,7 @@ func (o *onceLogger) With(args ...any) hclog.Logger {
 	return &onceLogger{o.Logger.With(args...), o.told}
 }
 
-// causeOf returns what the fields of a line give as the reason, and the server that it is about.
+// causeOf returns the reason that the fields of a line give, and the server that the line is about; "": they do not say.
 func causeOf(args []any) (text, server string) {
 	reason, status := "", ""
 	for i := 0; i+1 < len(args); i += 2 {

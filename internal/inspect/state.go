@@ -156,7 +156,7 @@ func (s *state) session(name string) *observe.Session {
 	return s.sessions[name]
 }
 
-// killFunc returns what kills a process that runs; nil: there is none, or it cannot be killed.
+// killFunc returns the function that kills a process; nil: no such process runs, or it cannot be killed.
 func (s *state) killFunc(pid int) func() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -559,7 +559,7 @@ func (s *Session) removeOpenCall(b *openCalls, call *Call) {
 	}
 }
 
-// subjectOf returns what a request is about: the name of a tool or prompt, the URI of a resource.
+// subjectOf returns what a request is about: the name of a tool or prompt, or the URI of a resource; "": none of these.
 func (o *Observer) subjectOf(m *jsonrpc.Message) (name string) {
 	switch m.Method() {
 	case "tools/call", "prompts/get":

@@ -46,7 +46,7 @@ func (k *watcherValues) get(key any) any {
 	return k.more[key]
 }
 
-// GetOrMake returns what is kept under a key, which make makes if there is nothing.
+// GetOrMake returns the value that is kept under a key. If there is none, make makes it, with mu held.
 func (k *watcherValues) GetOrMake(key any, make func() any) any {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -36,10 +36,10 @@ const (
 func (d Direction) String() string { return [...]string{"", "c2s", "s2c"}[d] }
 
 // Passed is a message that has passed one end of the bridge: one that was received from the
-// client (Downstream, ToServer) or the server (Upstream, ToClient), or one that the other has taken.
+// client (Downstream, ToServer) or the server (Upstream, ToClient), or one that was sent to either and taken.
 type Passed struct {
 	Seq          uint64 // grows in the order in which messages came or set out, so a response has a higher one than its request; has holes
-	CauseSeq     uint64 // Seq of the received message that it was made of; 0: it was received, or the bridge has made it
+	CauseSeq     uint64 // Seq of the received message that it was made of; 0: it was received, the bridge has made it, or nobody was told of that one
 	Session      *Session
 	Hop          Hop
 	Dir          Direction
@@ -47,16 +47,16 @@ type Passed struct {
 	Stream       string        // on which stream of the session; "": the transport has one stream only, it is not known, or no Watcher wants exchanges
 	TimeInBridge time.Duration // how long the bridge has had the cause; 0: there is none
 
-	// Call is the request, of a request, its response and a cancellation. nil: the message is
-	// none of them, or answers nothing that is known.
+	// Call is the request that the message is, answers or cancels. nil: the message does
+	// none of that, or the request is not known.
 	Call     *Call
 	Duration time.Duration // of a response: since its request passed here
 
-	// Origin is, of a request that was sent, the received one that it was made of, which passed
-	// the other end of the bridge. nil: the bridge has made it.
+	// Origin is, of a request that was sent, the received request that it was made of, which passed
+	// the other end of the bridge. nil: the bridge has made it, or nobody was told of that one.
 	Origin *Call
 
-	// Source is the received message that this is, or that it was made of. nil: the bridge has made it.
+	// Source is the received message that this is, or that it was made of. nil: the bridge has made it, or nobody watched when that came.
 	Source *Source
 
 	at   moment
@@ -99,16 +99,16 @@ func (c *Call) Began() time.Time { return c.began.Time() }
 type Watcher interface {
 	EventWatcher
 
-	// Message is told of a message. p is good until it returns, p.Message for ever.
+	// Message is told of a message. p is good until Message returns, and p.Message for ever.
 	Message(p *Passed)
 }
 
-// exchangelessWatcher is a Watcher that needs no Exchange and no Passed.Stream: if no other Watcher does, HTTP exchanges are
-// not looked at, which costs more than to look at their messages.
+// exchangelessWatcher is a Watcher that needs no Exchange and no Passed.Stream. If all Watchers are such, HTTP exchanges are
+// not looked at, which would cost more than to look at their messages.
 type exchangelessWatcher interface{ NeedsNoExchanges() }
 
-// namelessWatcher is a Watcher that, if NeedsNoNames is true, needs no Call.Name: if no other Watcher does, it is not looked for, which costs
-// about a tenth of what it costs to observe a call. Passed.Name finds it where it is needed all the same.
+// namelessWatcher is a Watcher that needs no Call.Name if NeedsNoNames is true. If no Watcher needs the name, it is not looked for, which
+// saves about a tenth of what it costs to observe a call. Passed.Name still finds the name of a request.
 type namelessWatcher interface{ NeedsNoNames() bool }
 
 // An EventWatcher is a Watcher of events alone.
@@ -143,8 +143,8 @@ type Observer struct {
 	nameWatchers     atomic.Int64  // Watchers that want Call.Name
 }
 
-// Watch adds a Watcher, until stop is called. What passes meanwhile may still be told when
-// stop has returned.
+// Watch adds a Watcher, until stop is called. When stop has returned, the Watcher may still be told of what
+// has passed while stop ran.
 func (o *Observer) Watch(w Watcher) (stop func()) {
 	stopEvents := o.WatchEvents(w)
 	wantsExchanges, wantsNames := int64(1), int64(1)

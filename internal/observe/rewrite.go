@@ -38,7 +38,7 @@ func (o *Observer) WatchSamples(s Sampler) (stop func()) {
 	})
 }
 
-// isUnsampled reports whether m is a request that is to be sent, of which nobody is to be told.
+// isUnsampled reports whether m, which is to be sent, is a request that the Sampler does not want, and there are no Watchers.
 func (c *conn) isUnsampled(m *jsonrpc.Message) bool {
 	if m.Kind() != jsonrpc.Request || c.session.o.messageWatchers.Load() != nil {
 		return false

@@ -156,8 +156,8 @@ func (s *Session) Stop() {
 	}
 }
 
-// WatcherValue returns what a Watcher keeps with the session under its key, which make makes if there is
-// nothing yet.
+// WatcherValue returns the value that a Watcher keeps with the session under its key. If there is none, make
+// makes it.
 func (s *Session) WatcherValue(key any, make func() any) any {
 	return s.watcherValues.GetOrMake(key, make)
 }
@@ -273,7 +273,7 @@ func (s *Session) Network(hop Hop) (transport, protocol string) {
 
 type sessionKey struct{}
 
-// WithSession returns the ctx of what serves the session's client.
+// WithSession returns a ctx that carries s, for those who work for the session.
 func WithSession(ctx context.Context, s *Session) context.Context {
 	return context.WithValue(ctx, sessionKey{}, s)
 }
@@ -320,7 +320,7 @@ func (s *Session) noteClient(m *jsonrpc.Message, dir Direction) {
 // request is about: a session keeps them as long as it lasts, and no budget counts them.
 const maxExcerpt = 512
 
-// parseImplementation returns who a peer says it is; what is no string stays empty.
+// parseImplementation returns who a peer says it is. A member that is no string stays empty.
 func (o *Observer) parseImplementation(info []byte) Implementation {
 	return Implementation{o.excerpt(jsonrpc.Lookup(info, "name")), o.excerpt(jsonrpc.Lookup(info, "version"))}
 }

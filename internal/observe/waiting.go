@@ -97,15 +97,15 @@ func (o *Observer) FollowCalls(server string, calls *bridge.PendingCalls) {
 	}
 }
 
-// TimedOutFunc returns what tells Watchers of calls of a server that have ended because they took longer than within. A
-// nil Observer works.
+// TimedOutFunc returns a function that tells Watchers that a call of the server has ended because it took longer than within
+// (CallTimedOut). A nil Observer works.
 func (o *Observer) TimedOutFunc(server string, within time.Duration) func(bridge.PendingCall) {
 	return func(c bridge.PendingCall) {
 		o.Event(CallTimedOut{Server: server, Session: sessionOf(&c), Method: c.Method, ID: c.ID, Since: c.Since, Timeout: within})
 	}
 }
 
-// DroppedFunc returns what tells Watchers of messages of a server or to it that reached nobody. A nil Observer works.
+// DroppedFunc returns a function that tells Watchers that a message from or to the server reached nobody (Dropped). A nil Observer works.
 func (o *Observer) DroppedFunc(server string) func(m jsonrpc.Message, reason string) {
 	return func(m jsonrpc.Message, reason string) {
 		o.Event(Dropped{Server: server, Message: m, Reason: reason})

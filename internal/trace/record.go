@@ -55,8 +55,8 @@ type Record struct {
 	Hop     string // Downstream or Upstream
 	Dir     string // ToServer or ToClient
 
-	// CauseSeq is Seq of the received message that this one was made of, or that a Drop tells of. It is 0 for a message that
-	// was received, and for one that the bridge itself has made.
+	// CauseSeq is Seq of the received message that this one was made of, or that a Drop tells of. 0: the message was
+	// received, the bridge itself has made it, or the received one has no record.
 	CauseSeq uint64
 
 	Era       string // "legacy" or "modern"

@@ -35,7 +35,7 @@ type Loss struct {
 	dropped   *trace.Record // a Drop that this Loss tells of, too; nil: none
 }
 
-// Lost returns what got lost, in the order of time.
+// Lost returns what got lost, in the order of time; and then the dropped messages of which nothing else tells.
 func (s *Correlation) Lost() []Loss {
 	var all []Loss
 	told := map[*trace.Record]bool{}

@@ -139,7 +139,7 @@ func (p *prober) runConcurrently(ctx context.Context, checks ...func(context.Con
 	all.Wait()
 }
 
-// foundProtocols is what has answered at the address; what has not is nil.
+// foundProtocols are the protocols that the address speaks. A field is nil if it does not speak that one.
 type foundProtocols struct {
 	legacy *session      // sessions of the revisions up to 2025-11-25
 	modern *modernServer // requests of 2026-07-28

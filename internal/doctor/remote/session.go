@@ -26,7 +26,7 @@ type session struct {
 	initializeReply *probe.Reply               // to initialize
 }
 
-// legacyHeader is what a POST without a session has.
+// legacyHeader returns the headers of a POST without a session.
 func legacyHeader() map[string]string {
 	return map[string]string{"Content-Type": typeJSON, "Accept": typeJSON + ", " + typeSSE}
 }

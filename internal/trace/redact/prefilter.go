@@ -13,7 +13,7 @@ type prefilter struct {
 	step int             // how many windows each beginning has
 }
 
-// newPrefilter returns the prefilter of secrets, of which each has at least windowSize bytes; nil: there are none.
+// newPrefilter returns the prefilter of secrets, each of at least windowSize bytes; nil: there are no secrets.
 func newPrefilter(secrets [][]byte) *prefilter {
 	if len(secrets) == 0 {
 		return nil

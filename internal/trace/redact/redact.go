@@ -295,7 +295,7 @@ func (d *Redactor) HeaderValue(name, value string) (clean string) {
 	return Placeholder
 }
 
-// headerKind is what a header's value may be.
+// headerKind says what is shown of a header's value.
 type headerKind uint8
 
 const (
@@ -305,7 +305,7 @@ const (
 	verbatimHeader                   // shown as it is, because of Off
 )
 
-// headerKindOf returns what the values of a header are.
+// headerKindOf returns the headerKind of a header, by its canonical name.
 func (d *Redactor) headerKindOf(canonical string) headerKind {
 	switch {
 	case d.secretHeaders[canonical]:
