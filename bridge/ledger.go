@@ -1,9 +1,11 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
+	"strconv"
 	"sync"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 // call is one request that is owed an answer.
 type call struct {
 	id              jsonrpc.ID
+	otherID         jsonrpc.ID // as the side that is to answer knows it, which may still answer an older one with id; zero: id
 	method          string
 	progressToken   jsonrpc.ID   // of progress; zero: none
 	asksForTask     bool         // augmented as a task: its token outlives the response (J13)
@@ -40,6 +43,9 @@ type ledger struct {
 
 	mu                 sync.Mutex
 	calls              map[jsonrpc.ID]*call // the open requests, by id
+	byOtherID          map[jsonrpc.ID]*call // those with an otherID
+	unanswered         map[jsonrpc.ID]bool  // ids of requests that were cancelled, and may still be answered
+	otherIDs           int                  // how many were made
 	byProgressToken    map[jsonrpc.ID]*call // those with a progress token
 	hasSharedToken     bool                 // some had the same token at the same time
 	taskTokens         map[jsonrpc.ID]bool  // progress tokens of tasks
@@ -79,6 +85,9 @@ func (l *ledger) add(c *call) error {
 		return errOverBudget
 	}
 	l.calls[c.id] = c
+	if len(l.unanswered)+len(l.byOtherID) > 0 {
+		l.giveOtherID(c)
+	}
 	c.pendingEntry.canceller, c.pendingEntry.ByServer = l.canceller, l.byServer
 	l.pendingCalls.add(l.ctx, &c.pendingEntry, c.method, c.id)
 	if c.method == ownmsg.Listen {
@@ -89,6 +98,54 @@ func (l *ledger) add(c *call) error {
 		l.byProgressToken[c.progressToken] = c
 	}
 	return nil
+}
+
+// maxUnansweredIDs is how many ids of cancelled requests are remembered: most servers never
+// answer them.
+const maxUnansweredIDs = 64
+
+// noteUnanswered notes that the answer to a request, which is cancelled, may still come. It is
+// called with mu held.
+func (l *ledger) noteUnanswered(c *call) {
+	if l.unanswered == nil || len(l.unanswered) >= maxUnansweredIDs {
+		l.unanswered = make(map[jsonrpc.ID]bool)
+	}
+	l.unanswered[c.idForAnswer()] = true
+}
+
+// giveOtherID gives a request an otherID if the answer to an older one may still come under its
+// id: it would be taken for the answer to this one (J2). A subscription keeps its id, which is in all
+// its messages. It is called with mu held.
+func (l *ledger) giveOtherID(c *call) {
+	older, _, used := jsonrpc.Find(l.unanswered, c.id)
+	if c.method == ownmsg.Listen {
+		delete(l.unanswered, older)
+		return
+	}
+	if !used && l.byOtherID[c.id] == nil {
+		return
+	}
+	if l.byOtherID == nil {
+		l.byOtherID = make(map[jsonrpc.ID]*call)
+	}
+	for taken := true; taken; _, taken = l.calls[c.otherID] {
+		l.otherIDs++
+		c.otherID = jsonrpc.StringID("mcp-bridge-" + strconv.Itoa(l.otherIDs))
+	}
+	l.byOtherID[c.otherID] = c
+}
+
+// idForAnswer returns the id that the answer to the request has.
+func (c *call) idForAnswer() jsonrpc.ID { return cmp.Or(c.otherID, c.id) }
+
+// idAsAsked returns the id that the request which a message is related to was asked with.
+func (l *ledger) idAsAsked(id jsonrpc.ID) jsonrpc.ID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c := l.byOtherID[id]; c != nil {
+		return c.id
+	}
+	return id
 }
 
 // What a request that waits for its answer takes, beside its bytes: entries in the
@@ -166,7 +223,13 @@ func (l *ledger) takeForAnswer(id jsonrpc.ID) (jsonrpc.ID, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := l.callByID(id)
-	if c == nil {
+	if len(l.unanswered) > 0 && (c == nil || c.idForAnswer() != id) {
+		if older, _, late := jsonrpc.Find(l.unanswered, id); late {
+			delete(l.unanswered, older)
+			return id, false
+		}
+	}
+	if c == nil || !c.otherID.IsZero() && !c.otherID.Equivalent(id) {
 		return id, false
 	}
 	l.remove(c)
@@ -200,6 +263,7 @@ func (l *ledger) takeCallForAnswer(c *call) (found bool) {
 		return false
 	}
 	l.remove(c)
+	l.noteUnanswered(c)
 	l.undeliveredAnswers++
 	return true
 }
@@ -239,6 +303,21 @@ func (l *ledger) busyState() (busy bool, since time.Time) {
 // withdraw removes a request that needs no answer any more, and returns its id
 // as it was asked.
 func (l *ledger) withdraw(id jsonrpc.ID) (jsonrpc.ID, bool) { return l.removeByID(id, false) }
+
+// cancel is withdraw for a request that was cancelled, and returns the id that its answer would have.
+func (l *ledger) cancel(id jsonrpc.ID) (jsonrpc.ID, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.callByID(id)
+	if c == nil {
+		return id, false
+	}
+	l.remove(c)
+	l.noteUnanswered(c)
+	l.updateQuietSince()
+	l.signalIfEmpty()
+	return c.idForAnswer(), true
+}
 
 // removeAnswered is withdraw for a request whose answer is there.
 func (l *ledger) removeAnswered(id jsonrpc.ID) (jsonrpc.ID, bool) { return l.removeByID(id, true) }
@@ -346,8 +425,13 @@ func (l *ledger) renewTimeout(token jsonrpc.ID, d time.Duration) (jsonrpc.ID, bo
 }
 
 // callByID returns the request with this id: as spelled, or else the only one that
-// is the same JSON value (a peer may have decoded and encoded it).
+// is the same JSON value (a peer may have decoded and encoded it). id may be an otherID.
 func (l *ledger) callByID(id jsonrpc.ID) *call {
+	if len(l.byOtherID) > 0 {
+		if _, c, ok := jsonrpc.Find(l.byOtherID, id); ok {
+			return c
+		}
+	}
 	_, c, _ := jsonrpc.Find(l.calls, id)
 	return c
 }
@@ -355,6 +439,9 @@ func (l *ledger) callByID(id jsonrpc.ID) *call {
 // remove takes out a request. It is called with mu held.
 func (l *ledger) remove(c *call) {
 	delete(l.calls, c.id)
+	if !c.otherID.IsZero() {
+		delete(l.byOtherID, c.otherID)
+	}
 	l.pendingCalls.remove(&c.pendingEntry)
 	if c.method == ownmsg.Listen {
 		l.listenCount--

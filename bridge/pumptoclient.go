@@ -134,11 +134,13 @@ func (p *pump) admitToClient(ctx context.Context, m jsonrpc.Message) (jsonrpc.Me
 			m = m.WithID(id)
 		}
 	case jsonrpc.Request:
+		m = p.relatedAsAsked(m)
 		if err := p.serverRequests.add(newCall(m)); err != nil {
 			p.refuseServerRequest(ctx, m.ID(), jsonrpc.CodeInternalError, err.Error())
 			return m, false
 		}
 	case jsonrpc.Notification:
+		m = p.relatedAsAsked(m)
 		switch m.Method() {
 		case ownmsg.Progress:
 			return p.acceptProgress(m, &p.clientRequests, p.opts.RequestTimeout)
@@ -146,7 +148,7 @@ func (p *pump) admitToClient(ctx context.Context, m jsonrpc.Message) (jsonrpc.Me
 			if asked, ok := p.clientRequests.removeListen(m.CancelledID()); ok { // ST13
 				return m.WithCancelledID(asked), true
 			}
-			m = acceptCancellation(m, &p.serverRequests)
+			m = acceptCancellation(m, p.serverRequests.withdraw)
 		}
 		if p.listensEnded.Load() && p.isSubscriptionOver(ownmsg.SubscriptionOf(m)) {
 			p.reportDropped(m, "belongs to a subscription that is over")
@@ -154,6 +156,17 @@ func (p *pump) admitToClient(ctx context.Context, m jsonrpc.Message) (jsonrpc.Me
 		}
 	}
 	return m, true
+}
+
+// relatedAsAsked returns a message that says to which request of the client it is related with the id that
+// the client has given that request.
+func (p *pump) relatedAsAsked(m jsonrpc.Message) jsonrpc.Message {
+	if id, ok := m.During(); ok {
+		if asked := p.clientRequests.idAsAsked(id); asked != id {
+			return m.WithRelated(asked)
+		}
+	}
+	return m
 }
 
 // isSubscriptionOver reports whether a subscription has ended; zero: it is none.

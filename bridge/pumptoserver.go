@@ -122,7 +122,7 @@ func (s *toServerSink) TrySend(m jsonrpc.Message) bool {
 				return false
 			}
 			s.startTimeout(c)
-			s.outgoing = m
+			s.outgoing = c.forOther(m)
 		} else {
 			outgoing, ok := s.admitToServer(s.graceCtx, m)
 			if !ok {
@@ -228,7 +228,7 @@ func (s *toServerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 		return nil // it was answered
 	case ctx.Err() != nil: // the client has gone
 		if s.outgoing.Kind() == jsonrpc.Request {
-			s.unsentRequestID = s.outgoing.ID()
+			s.unsentRequestID = s.clientRequests.idAsAsked(s.outgoing.ID())
 		}
 		s.withdraw()
 		return err
@@ -263,6 +263,7 @@ func (p *pump) admitToServer(ctx context.Context, m jsonrpc.Message) (jsonrpc.Me
 			return m, false
 		}
 		p.startTimeout(c)
+		return c.forOther(m), true
 	case jsonrpc.Notification:
 		switch m.Method() {
 		case ownmsg.Progress:
@@ -272,7 +273,7 @@ func (p *pump) admitToServer(ctx context.Context, m jsonrpc.Message) (jsonrpc.Me
 				p.reportDropped(m, "cancels no request that can be cancelled")
 				return m, false
 			}
-			return acceptCancellation(m, &p.clientRequests), true
+			return acceptCancellation(m, p.clientRequests.cancel), true
 		}
 	case jsonrpc.Response:
 		id, ok := p.serverRequests.removeAnswered(m.ID())
@@ -316,11 +317,19 @@ func (p *pump) acceptProgress(m jsonrpc.Message, l *ledger, timeout time.Duratio
 	return m, true
 }
 
-// acceptCancellation takes the request that a cancellation is about out of the ledger, and
-// returns the cancellation with its id as it was asked with.
-func acceptCancellation(m jsonrpc.Message, l *ledger) jsonrpc.Message {
+// forOther returns the request as the side that is to answer gets it.
+func (c *call) forOther(m jsonrpc.Message) jsonrpc.Message {
+	if c.otherID.IsZero() {
+		return m
+	}
+	return m.WithID(c.otherID)
+}
+
+// acceptCancellation has withdraw take the request that a cancellation is about out of its ledger,
+// and returns the cancellation with the request's id as the side that was asked knows it.
+func acceptCancellation(m jsonrpc.Message, withdraw func(jsonrpc.ID) (jsonrpc.ID, bool)) jsonrpc.Message {
 	id := m.CancelledID()
-	if asked, ok := l.withdraw(id); ok && asked != id {
+	if asked, ok := withdraw(id); ok && asked != id {
 		return m.WithCancelledID(asked)
 	}
 	return m
@@ -333,7 +342,7 @@ func (p *pump) startTimeout(c *call) {
 	}
 	p.clientRequests.startTimeout(c, p.opts.RequestTimeout, func() {
 		if c.method != "initialize" {
-			p.cancelAtServer(p.ctx, c.id, "timed out")
+			p.cancelAtServer(p.ctx, c.idForAnswer(), "timed out")
 		}
 		if p.opts.TimedOut != nil {
 			p.opts.TimedOut(PendingCall{Ctx: p.ctx, Method: c.method, ID: c.id, Since: c.latestDeadline.Add(-min(p.opts.RequestTimeout, maxRenewableTimeout) * maxTimeoutFactor)})
@@ -354,7 +363,7 @@ func (p *pump) cancelCall(id jsonrpc.ID) bool {
 		if listen {
 			p.listensEnded.Store(true)
 		}
-		p.cancelAtServer(p.ctx, c.id, "cancelled on request")
+		p.cancelAtServer(p.ctx, c.idForAnswer(), "cancelled on request")
 		if listen { // ST13
 			p.endListen(p.ctx, c.id)
 			return
@@ -377,8 +386,8 @@ func (p *pump) answerUntaken(ctx context.Context, m jsonrpc.Message, err error) 
 		return
 	case <-t.C:
 	}
-	if _, ok := p.clientRequests.withdraw(m.ID()); ok {
-		p.answerWithError(ctx, m.ID(), jsonrpc.CodeInternalError, "the server did not take the request: "+err.Error(), ownmsg.ServerEndedData)
+	if id, ok := p.clientRequests.withdraw(m.ID()); ok {
+		p.answerWithError(ctx, id, jsonrpc.CodeInternalError, "the server did not take the request: "+err.Error(), ownmsg.ServerEndedData)
 	}
 }
 
