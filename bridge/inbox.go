@@ -157,8 +157,8 @@ func (b *Inbox) Wake() {
 	b.wakeReceiver()
 }
 
-// maxInlineMessages is how many messages one call of Deliver hands on: its goroutine has work of
-// its own, and others may add more and more.
+// maxInlineMessages is how many messages one Deliver hands on. Then the receiver's own goroutine
+// goes on: the caller's goroutine has work of its own, and others may add messages without end.
 const maxInlineMessages = 32
 
 // Deliver is Wake by a goroutine that is ready to do the receiver's work, and holds no

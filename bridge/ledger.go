@@ -372,9 +372,9 @@ func (l *ledger) takeListens() []*call {
 	return all
 }
 
-// removeListen removes the open subscription with this id, if there is one, and
-// returns the id as it was asked.
-func (l *ledger) removeListen(id jsonrpc.ID) (jsonrpc.ID, bool) {
+// withdrawListen is withdraw for a subscription that the server has cancelled. False: no
+// subscription with this id is open.
+func (l *ledger) withdrawListen(id jsonrpc.ID) (jsonrpc.ID, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := l.callByID(id)

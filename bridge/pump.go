@@ -276,8 +276,9 @@ func (o PumpOptions) graceFor(why error) time.Duration {
 	return orDefault(o.ShutdownGrace, DefaultShutdownGrace)
 }
 
-// awaitGrace waits for as long as what is owed may take once ctx is done for this
-// reason, or until done is closed.
+// awaitGrace waits for the grace after the end of a ctx whose cause is why: as long as graceFor
+// says, but no longer than ShutdownGrace once Shutdown is closed. It returns early when done is
+// closed.
 func (o PumpOptions) awaitGrace(why error, done <-chan struct{}) {
 	d := o.graceFor(why)
 	if d <= 0 {

@@ -145,7 +145,7 @@ func (p *pump) admitToClient(ctx context.Context, m jsonrpc.Message) (jsonrpc.Me
 		case ownmsg.Progress:
 			return p.acceptProgress(m, &p.clientRequests, p.opts.RequestTimeout)
 		case ownmsg.Cancelled:
-			if asked, ok := p.clientRequests.removeListen(m.CancelledID()); ok { // ST13
+			if asked, ok := p.clientRequests.withdrawListen(m.CancelledID()); ok { // ST13
 				return m.WithCancelledID(asked), true
 			}
 			m = acceptCancellation(m, p.serverRequests.withdraw)

@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openIn returns f in a form in which the runtime can poll it, so that a read
-// can be ended, if there is one, else f itself; and what undoes it.
+// openIn returns another file for what f is open on, which the runtime can
+// poll, so that a read can be ended; and what undoes that. Where there is no
+// such file, it returns f itself.
 func openIn(f *os.File) (*os.File, func()) {
 	if g, undo := makePollable(f, unix.O_RDONLY); g != nil {
 		return g, undo
@@ -17,8 +18,10 @@ func openIn(f *os.File) (*os.File, func()) {
 	return f, func() {}
 }
 
-// openOut does the same for writing. It never returns f itself: a failing
-// write to os.Stdout would kill the process.
+// openOut returns another file for what f is open on, and what undoes that: one
+// that the runtime can poll, so that a write can be ended, else a duplicate. A
+// failing write to os.Stdout itself would kill the process. It returns f only
+// if f cannot be duplicated.
 func openOut(f *os.File) (*os.File, func()) {
 	if g, undo := makePollable(f, unix.O_WRONLY); g != nil {
 		return g, undo

@@ -79,8 +79,9 @@ func (q *postQueue) wakeReceiver() {
 	}
 }
 
-// maxInlineMessages is how many messages one POST hands to the receiver's Sink in a row: the POST
-// has its own work to do, and others may bring more and more.
+// maxInlineMessages is how many messages one deliverInline hands on. Then the receiver's own
+// goroutine goes on: the POST has a reply of its own to see to, and other POSTs may add messages
+// without end.
 const maxInlineMessages = 32
 
 // deliverInline gives the waiting messages to sink, in the receiver's place. false: a message is left

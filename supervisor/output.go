@@ -131,14 +131,15 @@ func (o *childOutput) finish() {
 		o.leftover = append(o.leftover, b[:n]...)
 		if n == 0 {
 			o.endErr = endOfOutput(err)
-		} else if len(o.leftover) > maxLeftover { // a process has survived and goes on writing
+		} else if len(o.leftover) > maxLeftover {
 			o.endErr = io.EOF
 		}
 	}
 	_ = o.f.Close()
 }
 
-// maxLeftover is more than any pipe holds by default.
+// maxLeftover is about how many bytes of leftover finish keeps for Read. No pipe holds so much by
+// default: only a process that has survived, and goes on writing, reaches it.
 const maxLeftover = 1 << 20
 
 // endOfOutput maps the ways in which output ends to io.EOF.

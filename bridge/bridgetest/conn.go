@@ -159,12 +159,12 @@ func (s *countingEnd) Receive(ctx context.Context, sink bridge.Sink) error {
 	return err
 }
 
-// watchedSink is a Sink whose calls do not overlap, and that is called no more once it is
-// locked.
+// watchedSink is a Sink that checks how a Conn calls it. The test fails if two calls overlap, or
+// if one comes after Receive has returned.
 type watchedSink struct {
 	bridge.Sink
 	t     *testing.T
-	calls sync.Mutex
+	calls sync.Mutex // held during each call; countingEnd.Receive locks it for good at the end
 }
 
 func (w *watchedSink) TrySend(m jsonrpc.Message) bool {

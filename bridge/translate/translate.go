@@ -142,8 +142,9 @@ func (t *translatedConn) markSources(mark *jsonrpc.Mark) {
 // received. It is called with mu held.
 func (t *translatedConn) isOver() bool { return t.closed || t.receiveErr != nil }
 
-// Receive implements bridge.Conn. A goroutine of its own reads the server; it also does the
-// work of the client's side, where that needs no waiting.
+// Receive implements bridge.Conn. While it goes on, another goroutine (read) reads the server
+// and gives the filter what comes. That goroutine also hands messages to sink, as long as TrySend
+// takes them. The goroutine of Receive hands on the others, and may wait.
 func (t *translatedConn) Receive(ctx context.Context, sink bridge.Sink) error {
 	reading, stop := context.WithCancel(ctx)
 	var reader sync.WaitGroup

@@ -29,8 +29,8 @@ import (
 // the end of the run, as the sessions of a server that a reload has removed go on for a while. Its methods may be
 // called concurrently. The zero value works; close ends it.
 type credentials struct {
-	// publicAddr is an address that other machines reach and at which nobody is authenticated, because --insecure says so; "": there is none.
-	// It is set before attach is called.
+	// publicAddr is an address of this bridge that other machines reach without any token or certificate (--insecure); "": there is none.
+	// If there is one, attach warns that whoever reaches it uses the user's credential. It is set before attach is called.
 	publicAddr string
 	// mayAskClient says that the only client of this run may be asked to show where a person signs in, where this process opens no browser.
 	// It is set before attach is called.

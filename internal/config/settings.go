@@ -101,7 +101,7 @@ var (
 	protocols      = []string{"auto", "legacy", "modern"}
 )
 
-// findSetting returns the setting of a key; nil: there is none.
+// findSetting returns the one of settings with this key; nil: there is none. It does not look among serverOnlySettings.
 func findSetting(key string) *setting {
 	if i := slices.IndexFunc(settings, func(s setting) bool { return s.key == key }); i >= 0 {
 		return &settings[i]

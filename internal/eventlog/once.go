@@ -22,7 +22,8 @@ func Once(log hclog.Logger) hclog.Logger {
 	return &onceLogger{log, &toldCauses{causesByServer: make(map[string][]*warningCause)}}
 }
 
-// onceLogger is a Logger that writes repeated warnings at the level debug.
+// onceLogger is the Logger that Once returns. A warning becomes a line of the level debug if its cause was told
+// of the same server less than onceInterval ago. Later it is a warning again.
 type onceLogger struct {
 	hclog.Logger
 	told *toldCauses

@@ -29,9 +29,10 @@ type TargetOptions struct {
 	NoHTTP2             bool
 	ReplyHeaderTimeout  time.Duration // for the header of a reply; 0: none
 
-	// Authorize wraps base, which is the Transport. The RoundTripper that it returns adds credentials to each
-	// request, sees the replies that refuse them, and may send a request again; Session is told of each
-	// that it sends. If its error is a *Fault, clients are told that. nil: the requests go out as they are.
+	// Authorize returns the RoundTripper that all requests go through; nil: they go out as they are.
+	// That RoundTripper adds credentials, sees the replies that refuse them, and may then send a request
+	// again. base is the Transport; it tells the field Session of each request that it gets. If the
+	// error of the RoundTripper is a *Fault, the client is told that Fault.
 	Authorize func(base http.RoundTripper) http.RoundTripper
 
 	// Session is told of each exchange while somebody watches messages. nil is fine.

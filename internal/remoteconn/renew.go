@@ -33,9 +33,9 @@ type RenewalOptions struct {
 	Log               hclog.Logger
 }
 
-// RenewSession initializes a new session in the client's place, with the client's own words but
-// another id, and tells it what the client has told the old one: log level and
-// subscriptions (LE5). A fault means that there is no session.
+// RenewSession opens the new session s for the client. It sends the client's own initialize, with
+// an id of the bridge's own, and initialized; then the client's subscriptions and log level (LE5).
+// If one of these settings fails, that is only logged. A fault means that there is no session.
 func (l *Ledger[C, S]) RenewSession(ctx context.Context, s ReplacementSession, r RenewalOptions) *httpdial.Fault {
 	l.Lock()
 	initialize, initialized := l.State.OpeningMessages()

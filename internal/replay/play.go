@@ -46,7 +46,7 @@ func Play(ctx context.Context, conn bridge.Conn, rec *Recording, o PlayOptions) 
 	p := &player{
 		PlayOptions: o, conn: conn, recording: rec, wakeup: make(chan struct{}, 1),
 		callsByID: map[jsonrpc.ID]*call{}, callsByRequest: map[*recordedMessage]*call{}, requestsByToken: map[jsonrpc.ID]*recordedMessage{},
-		groups: map[messageGroup]*arrivals{}, serverRequests: map[*recordedMessage]*arrival{}, newOpaqueTexts: map[string]string{},
+		groups: map[messageGroup]*arrivals{}, arrivalsByRequest: map[*recordedMessage]*arrival{}, newOpaqueTexts: map[string]string{},
 	}
 	p.collectRecorded()
 	receiving, stop := context.WithCancel(ctx)
@@ -114,7 +114,7 @@ type player struct {
 	callsByRequest     map[*recordedMessage]*call      // all that were sent
 	requestsByToken    map[jsonrpc.ID]*recordedMessage // by the progress token of this run
 	groups             map[messageGroup]*arrivals
-	serverRequests     map[*recordedMessage]*arrival // the server's recorded requests, and what came for them
+	arrivalsByRequest  map[*recordedMessage]*arrival // by recorded request of the server: the request that has come in its place; findServerRequest fills it
 	pendingReplies     []jsonrpc.Message             // that are to be sent: to pings, and to requests that the recording has no answer to
 	unansweredArrivals []*arrival                    // the first requests that the recording has no answer to
 	strayResponses     []string                      // descriptions of the first responses that answer nothing
@@ -382,7 +382,7 @@ func (p *player) newID(like jsonrpc.ID) jsonrpc.ID {
 // findServerRequest returns the request that came for a recorded one of the server: an equal one, or else the
 // first that stands for no other; nil: none came. It is called with mu held.
 func (p *player) findServerRequest(recorded *recordedMessage) *arrival {
-	if q := p.serverRequests[recorded]; q != nil {
+	if q := p.arrivalsByRequest[recorded]; q != nil {
 		return q
 	}
 	var first *arrival
@@ -401,7 +401,7 @@ func (p *player) findServerRequest(recorded *recordedMessage) *arrival {
 	}
 	if first != nil {
 		first.recorded = recorded
-		p.serverRequests[recorded] = first
+		p.arrivalsByRequest[recorded] = first
 	}
 	return first
 }

@@ -8,10 +8,11 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Bounds of what is remembered of tools/list requests.
+// Bounds of what openLists remembers. Where one is exceeded, matchesAll is set, and every response
+// is filtered from then on.
 const (
-	maxOpenLists   = 1000
-	maxListIDBytes = 256 // bytes of an id
+	maxOpenLists   = 1000 // requests
+	maxListIDBytes = 256  // of the id of one request
 )
 
 // openLists remembers which tools/list requests have no answer yet. Where it

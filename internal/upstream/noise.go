@@ -21,7 +21,7 @@ type noiseLimiter struct {
 	mu                    sync.Mutex
 	warnings              int       // warnings since it was calm
 	lastLine, lastWarning time.Time // when the last line came, and the last warning was due
-	lines, bytes          int       // since that warning
+	lines, bytes          int       // lines of noise since lastWarning, and the bytes in them
 }
 
 // add counts a line. due says that a warning is due, which stands for so many

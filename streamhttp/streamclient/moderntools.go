@@ -146,7 +146,7 @@ func (c *modernConn) toolOf(call *modernCall, name string, afterSeq uint64, need
 		switch {
 		case l == nil:
 			return tool
-		case mustBegin && !c.Go(func() { c.tools.endListing(l, c.listTools(call), name, afterSeq) }):
+		case mustBegin && !c.Go(func() { c.tools.endListing(l, c.fetchTools(call), name, afterSeq) }):
 			c.tools.endListing(l, false, name, afterSeq)
 		case time.Since(l.began) >= wait: // others have waited for it in vain
 			return modernTool{}
@@ -164,10 +164,12 @@ func (c *modernConn) toolOf(call *modernCall, name string, afterSeq uint64, need
 	}
 }
 
-// listTools asks for the list of tools in the name of a call: with its _meta,
-// but for what would make the server report on it. It reports whether the
-// server has answered.
-func (c *modernConn) listTools(call *modernCall) bool {
+// fetchTools asks for all pages of the server's list of tools; c.tools learns
+// them. Each request has the _meta of call, without progressToken and log
+// level: nobody would get the progress and log messages. It does not end with
+// call, because other calls wait for it, too. False: a page got no answer. An
+// error response is an answer.
+func (c *modernConn) fetchTools(call *modernCall) bool {
 	ctx, cancel := context.WithTimeout(httpdial.Unattended(c.Context()), modernListTimeout) // the call itself asks for a sign-in
 	defer cancel()
 	params := []byte("{}")

@@ -34,7 +34,7 @@ var (
 	BusyData              = []byte(`{"reason":"busy"}`)
 )
 
-// The errors whose texts clients see.
+// The errors whose texts clients see; of the last two, servers as well.
 var (
 	ErrBusy            = errors.New("too many clients; try again later")
 	ErrClosing         = errors.New("the bridge is shutting down or was configured anew")

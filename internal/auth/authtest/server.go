@@ -16,8 +16,9 @@ import (
 	"testing"
 )
 
-// A Server is both servers, at one origin of this machine. Everybody who opens its authorization page has signed in.
-// Its methods may be called concurrently.
+// A Server is an MCP server that asks for a token, and its authorization server, at one origin. It has no login: whoever
+// opens the authorization page counts as signed in. Its methods may be called concurrently, but HoldAuthorization and
+// HoldRegistration only before clients come.
 type Server struct {
 	URL string // of the MCP server
 

@@ -29,7 +29,7 @@ const (
 type reply struct {
 	outcome  outcome
 	message  jsonrpc.Message // with outcomeAnswered: under an id that may not be the one that was asked with
-	duration time.Duration   // since the request
+	duration time.Duration   // from the request until awaitReply had its answer, or stopped waiting
 }
 
 // hasResult reports whether the reply has a result.

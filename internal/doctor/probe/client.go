@@ -52,7 +52,7 @@ type Client struct {
 	ReplyTimeout time.Duration
 
 	onSecrets func(secrets ...string) // Options.OnSecrets, never nil
-	peer      *httpdial.Peer          // knows the credentials, to withhold them
+	redactor  *httpdial.Peer          // takes the credentials out of what the report shows, see WithoutCredentials; it makes no request
 	transport *http.Transport
 	slots     chan struct{} // has an element for each request that waits for headers
 	startedAt time.Time     // when New was called
@@ -94,11 +94,11 @@ func New(address string, o Options) (*Client, error) {
 // MoveTo makes u, of the same origin, the address of the server. No other method may run
 // meanwhile.
 func (c *Client) MoveTo(u *url.URL) {
-	c.URL, c.peer = u, httpdial.NewPeer(u, c.Header, nil)
+	c.URL, c.redactor = u, httpdial.NewPeer(u, c.Header, nil)
 }
 
 // WithoutCredentials returns text without the credentials that the server is given.
-func (c *Client) WithoutCredentials(text string) string { return c.peer.WithholdSecrets(text) }
+func (c *Client) WithoutCredentials(text string) string { return c.redactor.WithholdSecrets(text) }
 
 // First429 returns the first reply with 429 (too many requests); nil: there was none. requests is how many had been begun
 // by then, this one included, and since how long after New this one was begun.
