@@ -56,8 +56,8 @@ func NewGuardedClient(o GuardedClientOptions) (*http.Client, error) {
 	g.proxyTransport.Proxy = func(r *http.Request) (*url.URL, error) { return g.proxyOf(r) }
 	g.dialer = newDialer(o.ConnectTimeout)
 	g.httpTransport = g.httpsTransport.Clone()
-	g.httpsTransport.Proxy, g.httpsTransport.DialContext = nil, g.dialHTTPS
-	g.httpTransport.Proxy, g.httpTransport.DialContext = nil, g.dialHTTP
+	g.httpsTransport.Proxy, g.httpsTransport.DialContext = nil, limitWrites(g.dialHTTPS)
+	g.httpTransport.Proxy, g.httpTransport.DialContext = nil, limitWrites(g.dialHTTP)
 	return &http.Client{Transport: g}, nil
 }
 
@@ -91,6 +91,7 @@ func (g *reachGuard) CloseIdleConnections() {
 }
 
 func (g *reachGuard) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = withWritesCounted(r)
 	proxy, err := g.proxyOf(r)
 	plain := r.URL.Scheme == "http"
 	switch {

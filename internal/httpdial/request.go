@@ -110,7 +110,7 @@ func NewTransport(o TransportOptions) *http.Transport {
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
 		OnProxyConnectResponse: checkProxyConnect,
-		DialContext:            dialer.DialContext,
+		DialContext:            limitWrites(dialer.DialContext),
 		TLSClientConfig:        o.TLS.Clone(),
 		TLSHandshakeTimeout:    dialer.Timeout,
 		ForceAttemptHTTP2:      true,

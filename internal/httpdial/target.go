@@ -76,7 +76,7 @@ func NewTarget(address string, o TargetOptions) (*Target, error) {
 		own := NewTransport(TransportOptions{ConnectTimeout: o.ConnectTimeout, TLS: o.TLS, MaxIdleConnsPerHost: o.MaxIdleConnsPerHost})
 		own.ForceAttemptHTTP2 = !o.NoHTTP2
 		own.ResponseHeaderTimeout = o.ReplyHeaderTimeout
-		t.Transport, t.closeIdle = own, own.CloseIdleConnections
+		t.Transport, t.closeIdle = limitedResends{own}, own.CloseIdleConnections
 	}
 	t.Session, t.Transport = o.Session, Authorized(Observed(t.Transport, o.Session), o.Authorize)
 	return t, nil
