@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // A balancer stands before a server as a load balancer with sticky sessions
@@ -28,7 +30,7 @@ func newBalancer(t testing.TB, backend string) *balancer {
 	}
 	b := &balancer{served: map[string]int{}}
 	transport := &http.Transport{}
-	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, FlushInterval: -1, Transport: transport}
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { harness.ReadBody(r); r.SetURL(target) }, FlushInterval: -1, Transport: transport}
 	b.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b.mu.Lock()
 		if c, err := r.Cookie("sticky"); err == nil {

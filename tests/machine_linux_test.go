@@ -220,6 +220,7 @@ func (w *world) hosts(signIn bool) {
 	demo := start(w.t, env, bridgeBin, "serve", "--demo", "--listen", demoAddress)
 	demo.waitLog(regexp.MustCompile("listening"))
 	open := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
+		harness.ReadBody(r)
 		r.SetURL(&url.URL{Scheme: "http", Host: demoAddress})
 	}}
 	protected := authtest.ServerAt("https://mcp.example.com")
