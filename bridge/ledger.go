@@ -17,7 +17,7 @@ import (
 // call is one request that is owed an answer.
 type call struct {
 	id              jsonrpc.ID
-	otherID         jsonrpc.ID // as the side that is to answer knows it, which may still answer an older one with id; zero: id
+	serverID        jsonrpc.ID // of a client's request: the id that the server knows, because it may still answer an earlier request with id; zero: id
 	method          string
 	progressToken   jsonrpc.ID   // of progress; zero: none
 	asksForTask     bool         // augmented as a task: its token outlives the response (J13)
@@ -43,9 +43,9 @@ type ledger struct {
 
 	mu                 sync.Mutex
 	calls              map[jsonrpc.ID]*call // the open requests, by id
-	byOtherID          map[jsonrpc.ID]*call // those with an otherID
-	unanswered         map[jsonrpc.ID]bool  // ids of requests that were cancelled, and may still be answered
-	otherIDs           int                  // how many were made
+	byServerID         map[jsonrpc.ID]*call // those with a serverID
+	unanswered         map[jsonrpc.ID]bool  // ids, as the server knows them, of cancelled requests that it may still answer
+	serverIDCount      int                  // how many serverIDs were made
 	byProgressToken    map[jsonrpc.ID]*call // those with a progress token
 	hasSharedToken     bool                 // some had the same token at the same time
 	taskTokens         map[jsonrpc.ID]bool  // progress tokens of tasks
@@ -85,8 +85,8 @@ func (l *ledger) add(c *call) error {
 		return errOverBudget
 	}
 	l.calls[c.id] = c
-	if len(l.unanswered)+len(l.byOtherID) > 0 {
-		l.giveOtherID(c)
+	if len(l.unanswered)+len(l.byServerID) > 0 {
+		l.assignServerID(c)
 	}
 	c.pendingEntry.canceller, c.pendingEntry.ByServer = l.canceller, l.byServer
 	l.pendingCalls.add(l.ctx, &c.pendingEntry, c.method, c.id)
@@ -110,39 +110,39 @@ func (l *ledger) noteUnanswered(c *call) {
 	if l.unanswered == nil || len(l.unanswered) >= maxUnansweredIDs {
 		l.unanswered = make(map[jsonrpc.ID]bool)
 	}
-	l.unanswered[c.idForAnswer()] = true
+	l.unanswered[c.idAtServer()] = true
 }
 
-// giveOtherID gives a request an otherID if the answer to an older one may still come under its
-// id: it would be taken for the answer to this one (J2). A subscription keeps its id, which is in all
-// its messages. It is called with mu held.
-func (l *ledger) giveOtherID(c *call) {
+// assignServerID gives a request a serverID if the server may still answer an earlier request with the same id: that
+// answer would be taken for this request's (J2). A subscription keeps its id, which stands in all its messages. It is called
+// with mu held.
+func (l *ledger) assignServerID(c *call) {
 	older, _, used := jsonrpc.Find(l.unanswered, c.id)
 	if c.method == ownmsg.Listen {
 		delete(l.unanswered, older)
 		return
 	}
-	if !used && l.byOtherID[c.id] == nil {
+	if !used && l.byServerID[c.id] == nil {
 		return
 	}
-	if l.byOtherID == nil {
-		l.byOtherID = make(map[jsonrpc.ID]*call)
+	if l.byServerID == nil {
+		l.byServerID = make(map[jsonrpc.ID]*call)
 	}
-	for taken := true; taken; _, taken = l.calls[c.otherID] {
-		l.otherIDs++
-		c.otherID = jsonrpc.StringID("mcp-bridge-" + strconv.Itoa(l.otherIDs))
+	for taken := true; taken; _, taken = l.calls[c.serverID] {
+		l.serverIDCount++
+		c.serverID = jsonrpc.StringID("mcp-bridge-" + strconv.Itoa(l.serverIDCount))
 	}
-	l.byOtherID[c.otherID] = c
+	l.byServerID[c.serverID] = c
 }
 
-// idForAnswer returns the id that the answer to the request has.
-func (c *call) idForAnswer() jsonrpc.ID { return cmp.Or(c.otherID, c.id) }
+// idAtServer returns the id that the server knows the request by, and answers with.
+func (c *call) idAtServer() jsonrpc.ID { return cmp.Or(c.serverID, c.id) }
 
-// idAsAsked returns the id that the request which a message is related to was asked with.
-func (l *ledger) idAsAsked(id jsonrpc.ID) jsonrpc.ID {
+// idAtClient returns the client's id of the request that the server knows by id.
+func (l *ledger) idAtClient(id jsonrpc.ID) jsonrpc.ID {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c := l.byOtherID[id]; c != nil {
+	if c := l.byServerID[id]; c != nil {
 		return c.id
 	}
 	return id
@@ -223,13 +223,13 @@ func (l *ledger) takeForAnswer(id jsonrpc.ID) (jsonrpc.ID, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := l.callByID(id)
-	if len(l.unanswered) > 0 && (c == nil || c.idForAnswer() != id) {
+	if len(l.unanswered) > 0 && (c == nil || c.idAtServer() != id) {
 		if older, _, late := jsonrpc.Find(l.unanswered, id); late {
 			delete(l.unanswered, older)
 			return id, false
 		}
 	}
-	if c == nil || !c.otherID.IsZero() && !c.otherID.Equivalent(id) {
+	if c == nil || !c.serverID.IsZero() && !c.serverID.Equivalent(id) {
 		return id, false
 	}
 	l.remove(c)
@@ -302,41 +302,45 @@ func (l *ledger) busyState() (busy bool, since time.Time) {
 
 // withdraw removes a request that needs no answer any more, and returns its id
 // as it was asked.
-func (l *ledger) withdraw(id jsonrpc.ID) (jsonrpc.ID, bool) { return l.removeByID(id, false) }
-
-// cancel is withdraw for a request that was cancelled, and returns the id that its answer would have.
-func (l *ledger) cancel(id jsonrpc.ID) (jsonrpc.ID, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	c := l.callByID(id)
-	if c == nil {
-		return id, false
+func (l *ledger) withdraw(id jsonrpc.ID) (jsonrpc.ID, bool) {
+	if c := l.removeByID(id, nil); c != nil {
+		return c.id, true
 	}
-	l.remove(c)
-	l.noteUnanswered(c)
-	l.updateQuietSince()
-	l.signalIfEmpty()
-	return c.idForAnswer(), true
+	return id, false
 }
 
 // removeAnswered is withdraw for a request whose answer is there.
-func (l *ledger) removeAnswered(id jsonrpc.ID) (jsonrpc.ID, bool) { return l.removeByID(id, true) }
+func (l *ledger) removeAnswered(id jsonrpc.ID) (jsonrpc.ID, bool) {
+	if c := l.removeByID(id, l.rememberTaskToken); c != nil {
+		return c.id, true
+	}
+	return id, false
+}
 
-// removeByID is removeAnswered, or withdraw if answered is false.
-func (l *ledger) removeByID(id jsonrpc.ID, answered bool) (jsonrpc.ID, bool) {
+// cancel is withdraw for a request of the client that was cancelled. It returns the id that the server knows.
+func (l *ledger) cancel(id jsonrpc.ID) (jsonrpc.ID, bool) {
+	if c := l.removeByID(id, l.noteUnanswered); c != nil {
+		return c.idAtServer(), true
+	}
+	return id, false
+}
+
+// removeByID removes the request with this id, and returns it; nil: there is none. note is called with the request while mu is
+// held; nil: nothing is noted.
+func (l *ledger) removeByID(id jsonrpc.ID, note func(*call)) *call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := l.callByID(id)
 	if c == nil {
-		return id, false
+		return nil
 	}
 	l.remove(c)
-	if answered {
-		l.rememberTaskToken(c)
+	if note != nil {
+		note(c)
 	}
 	l.updateQuietSince()
 	l.signalIfEmpty()
-	return c.id, true
+	return c
 }
 
 // closeAndTakeAll removes and returns all requests; none can be added afterwards. With
@@ -425,10 +429,10 @@ func (l *ledger) renewTimeout(token jsonrpc.ID, d time.Duration) (jsonrpc.ID, bo
 }
 
 // callByID returns the request with this id: as spelled, or else the only one that
-// is the same JSON value (a peer may have decoded and encoded it). id may be an otherID.
+// is the same JSON value (a peer may have decoded and encoded it). id may be a serverID.
 func (l *ledger) callByID(id jsonrpc.ID) *call {
-	if len(l.byOtherID) > 0 {
-		if _, c, ok := jsonrpc.Find(l.byOtherID, id); ok {
+	if len(l.byServerID) > 0 {
+		if _, c, ok := jsonrpc.Find(l.byServerID, id); ok {
 			return c
 		}
 	}
@@ -439,8 +443,8 @@ func (l *ledger) callByID(id jsonrpc.ID) *call {
 // remove takes out a request. It is called with mu held.
 func (l *ledger) remove(c *call) {
 	delete(l.calls, c.id)
-	if !c.otherID.IsZero() {
-		delete(l.byOtherID, c.otherID)
+	if !c.serverID.IsZero() {
+		delete(l.byServerID, c.serverID)
 	}
 	l.pendingCalls.remove(&c.pendingEntry)
 	if c.method == ownmsg.Listen {

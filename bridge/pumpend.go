@@ -32,7 +32,7 @@ func (p *pump) finishAfterClientEnd(ctx, graceCtx context.Context, err error) {
 	left := p.clientRequests.closeAndTakeAll(false)
 	p.forEachBounded(ctx, left, func(ctx context.Context, c *call) {
 		if c.method != "initialize" {
-			p.cancelAtServer(ctx, c.idForAnswer(), "the client has gone")
+			p.cancelAtServer(ctx, c.idAtServer(), "the client has gone")
 		}
 	})
 	if isOrderlyEnd(err) {

@@ -134,13 +134,13 @@ func (p *pump) admitToClient(ctx context.Context, m jsonrpc.Message) (jsonrpc.Me
 			m = m.WithID(id)
 		}
 	case jsonrpc.Request:
-		m = p.relatedAsAsked(m)
+		m = p.relatedAtClient(m)
 		if err := p.serverRequests.add(newCall(m)); err != nil {
 			p.refuseServerRequest(ctx, m.ID(), jsonrpc.CodeInternalError, err.Error())
 			return m, false
 		}
 	case jsonrpc.Notification:
-		m = p.relatedAsAsked(m)
+		m = p.relatedAtClient(m)
 		switch m.Method() {
 		case ownmsg.Progress:
 			return p.acceptProgress(m, &p.clientRequests, p.opts.RequestTimeout)
@@ -158,11 +158,11 @@ func (p *pump) admitToClient(ctx context.Context, m jsonrpc.Message) (jsonrpc.Me
 	return m, true
 }
 
-// relatedAsAsked returns a message that says to which request of the client it is related with the id that
+// relatedAtClient returns a message that says to which request of the client it is related with the id that
 // the client has given that request.
-func (p *pump) relatedAsAsked(m jsonrpc.Message) jsonrpc.Message {
+func (p *pump) relatedAtClient(m jsonrpc.Message) jsonrpc.Message {
 	if id, ok := m.During(); ok {
-		if asked := p.clientRequests.idAsAsked(id); asked != id {
+		if asked := p.clientRequests.idAtClient(id); asked != id {
 			return m.WithRelated(asked)
 		}
 	}

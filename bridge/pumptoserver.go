@@ -122,7 +122,7 @@ func (s *toServerSink) TrySend(m jsonrpc.Message) bool {
 				return false
 			}
 			s.startTimeout(c)
-			s.outgoing = c.forOther(m)
+			s.outgoing = c.withServerID(m)
 		} else {
 			outgoing, ok := s.admitToServer(s.graceCtx, m)
 			if !ok {
@@ -228,7 +228,7 @@ func (s *toServerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 		return nil // it was answered
 	case ctx.Err() != nil: // the client has gone
 		if s.outgoing.Kind() == jsonrpc.Request {
-			s.unsentRequestID = s.clientRequests.idAsAsked(s.outgoing.ID())
+			s.unsentRequestID = s.clientRequests.idAtClient(s.outgoing.ID())
 		}
 		s.withdraw()
 		return err
@@ -263,7 +263,7 @@ func (p *pump) admitToServer(ctx context.Context, m jsonrpc.Message) (jsonrpc.Me
 			return m, false
 		}
 		p.startTimeout(c)
-		return c.forOther(m), true
+		return c.withServerID(m), true
 	case jsonrpc.Notification:
 		switch m.Method() {
 		case ownmsg.Progress:
@@ -317,12 +317,12 @@ func (p *pump) acceptProgress(m jsonrpc.Message, l *ledger, timeout time.Duratio
 	return m, true
 }
 
-// forOther returns the request as the side that is to answer gets it.
-func (c *call) forOther(m jsonrpc.Message) jsonrpc.Message {
-	if c.otherID.IsZero() {
+// withServerID returns the request m, of c, as the server gets it.
+func (c *call) withServerID(m jsonrpc.Message) jsonrpc.Message {
+	if c.serverID.IsZero() {
 		return m
 	}
-	return m.WithID(c.otherID)
+	return m.WithID(c.serverID)
 }
 
 // acceptCancellation has withdraw take the request that a cancellation is about out of its ledger,
@@ -342,7 +342,7 @@ func (p *pump) startTimeout(c *call) {
 	}
 	p.clientRequests.startTimeout(c, p.opts.RequestTimeout, func() {
 		if c.method != "initialize" {
-			p.cancelAtServer(p.ctx, c.idForAnswer(), "timed out")
+			p.cancelAtServer(p.ctx, c.idAtServer(), "timed out")
 		}
 		if p.opts.TimedOut != nil {
 			p.opts.TimedOut(PendingCall{Ctx: p.ctx, Method: c.method, ID: c.id, Since: c.latestDeadline.Add(-min(p.opts.RequestTimeout, maxRenewableTimeout) * maxTimeoutFactor)})
@@ -363,7 +363,7 @@ func (p *pump) cancelCall(id jsonrpc.ID) bool {
 		if listen {
 			p.listensEnded.Store(true)
 		}
-		p.cancelAtServer(p.ctx, c.idForAnswer(), "cancelled on request")
+		p.cancelAtServer(p.ctx, c.idAtServer(), "cancelled on request")
 		if listen { // ST13
 			p.endListen(p.ctx, c.id)
 			return
