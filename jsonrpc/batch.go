@@ -36,7 +36,9 @@ func SplitBatch(raw []byte, max int) ([][]byte, error) {
 	return elements, nil
 }
 
-// splitBatch returns the elements, or the reason why the batch is refused and the offset.
+// splitBatch returns the elements of the array that is the text. refused says why it
+// is no valid batch (no array, empty, more than max elements), and at is where; after
+// a fault of grammar, which is in s.fault, refused is "".
 func (s *scanner) splitBatch(max int) (elements [][]byte, refused string, at int) {
 	if s.peek() != '[' {
 		s.scanValue()
@@ -76,8 +78,8 @@ func (s *scanner) splitBatch(max int) (elements [][]byte, refused string, at int
 	}
 }
 
-// maxPrefixBraces is how many braces may stand in a line before the response that
-// EndsInResponse looks for.
+// maxPrefixBraces is at how many braces in a line, after its first byte,
+// EndsInResponse looks for the beginning of a response.
 const maxPrefixBraces = 8
 
 // EndsInResponse reports whether a response stands at the end of a line, with text before it, such

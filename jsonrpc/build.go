@@ -7,10 +7,12 @@ import (
 	"strconv"
 )
 
-// idBufferSize is the length of a buffer on the stack that is long enough for most ids.
+// idBufferSize is the size, in bytes, of a buffer on the stack that is large enough
+// for most ids.
 const idBufferSize = 64
 
-// checkID panics if id cannot stand at the span at.
+// checkID panics if the value at the span at, which the text calls field, cannot be
+// replaced by id: there is none, or id is zero, or NullID without an error.
 func (m *Message) checkID(at span, id ID, field string) {
 	if at.end == 0 {
 		panic("jsonrpc: the message has no " + field)
@@ -22,16 +24,18 @@ func (m *Message) checkID(at span, id ID, field string) {
 
 // edit is a change of the text at one place.
 type edit struct {
-	at   span
-	text string
+	at   span   // what is replaced, in the text before all edits
+	text string // what comes in its place; "": nothing
 }
 
-// maxEdits is as many edits as most changes need. More of them cost an allocation.
+// maxEdits is for how many edits there is memory on the stack: as many as most changes
+// need. More of them cost an allocation.
 const maxEdits = 8
 
-// withEdits returns the message with the edits, which are in the order of their places. It
-// corrects the index and scans nothing: the caller knows that the new text is valid
-// at its place. A late id is put into its place in the same copy.
+// withEdits returns the message with the edits made, which are in the order of their
+// places. It corrects the index and scans nothing: the caller knows that the new text
+// is valid at its place. If spliceID was set, the id is put in its place by the same
+// copy.
 func (m Message) withEdits(edits ...edit) Message {
 	if m.spliceID {
 		var all [maxEdits]edit
@@ -45,7 +49,8 @@ func (m Message) withEdits(edits ...edit) Message {
 	return m
 }
 
-// applyEdits returns a copy of raw with the edits.
+// applyEdits returns a copy of raw with the edits made, which are in the order of
+// their places.
 func applyEdits(raw []byte, edits []edit) []byte {
 	added, size := 0, len(raw)
 	for _, e := range edits {
@@ -63,9 +68,9 @@ func applyEdits(raw []byte, edits []edit) []byte {
 	return append(out, raw[from:]...)
 }
 
-// applyEditsJoined is applyEdits for long messages. It needs one more allocation, for the texts of
-// the edits, whose length is added. But bytes.Join does not clear the memory that it is
-// about to fill, which saves more.
+// applyEditsJoined is applyEdits for long messages; added is the sum of the lengths of
+// the edits' texts. It needs one more allocation, for these texts. But bytes.Join does
+// not clear the memory that it is about to fill, which saves more.
 func applyEditsJoined(raw []byte, edits []edit, added int) []byte {
 	var room [2*maxEdits + 1][]byte
 	parts, texts, from := room[:0], make([]byte, 0, added), uint32(0)
@@ -77,7 +82,8 @@ func applyEditsJoined(raw []byte, edits []edit, added int) []byte {
 	return bytes.Join(append(parts, raw[from:]), nil)
 }
 
-// insertEdit appends edits to all, with one inserted among them in the order of the places.
+// insertEdit appends edits to all, with the edit one among them, in the order of their
+// places.
 func insertEdit(all, edits []edit, one edit) []edit {
 	i := 0
 	for i < len(edits) && edits[i].at.start < one.at.start {
@@ -86,7 +92,8 @@ func insertEdit(all, edits []edit, one edit) []edit {
 	return append(append(append(all, edits[:i]...), one), edits[i:]...)
 }
 
-// shiftIndex corrects the index after the text at a place has got another length.
+// shiftIndex corrects the spans of the index after the text at a span was replaced by
+// one of this length.
 func (m *Message) shiftIndex(at span, length int) {
 	delta := uint32(length) - (at.end - at.start) // wraps around when negative, and so does the sum
 	for _, s := range []*span{&m.id, &m.method, &m.params, &m.token, &m.requestID, &m.outcome, &m.meta, &m.longestValue} {
@@ -118,7 +125,8 @@ func (m Message) WithID(id ID) Message {
 // byte stays. It panics if the message has no progress token, and if id is zero or NullID.
 func (m Message) WithProgressToken(id ID) Message { return m.withIDAt(m.token, id, "progress token") }
 
-// withIDAt returns a copy with id at the span at, which the panics call field.
+// withIDAt returns a copy with id in the place of the value at the span at. It panics
+// as checkID does, with field as the value's name.
 func (m Message) withIDAt(at span, id ID, field string) Message {
 	m.checkID(at, id, field)
 	return m.withEdits(edit{at, id.text})
@@ -176,13 +184,14 @@ func NewError(id ID, code int, message string, data []byte) Message {
 	return mustAssemble(beginMessage(id, len(object)), "error", append(object, '}'))
 }
 
-// beginMessage writes a message up to the id. room is how many bytes the later members may need.
+// beginMessage returns the beginning of a new message, up to the id and with it. room
+// is how many bytes of memory the later members may need.
 func beginMessage(id ID, room int) []byte {
 	return appendStart(make([]byte, 0, len(`{"jsonrpc":"2.0","id":,"method":"","params":}`)+len(id.text)+room), id)
 }
 
-// appendStart appends the beginning of a message: the brace, jsonrpc, and the id unless it is
-// zero.
+// appendStart appends the beginning of a message: the brace, "jsonrpc", and the id
+// unless it is zero.
 func appendStart(b []byte, id ID) []byte {
 	b = append(b, `{"jsonrpc":"2.0"`...)
 	if !id.IsZero() {
@@ -192,17 +201,19 @@ func appendStart(b []byte, id ID) []byte {
 	return b
 }
 
+// appendMethod appends the member "method", with a comma before it.
 func appendMethod(b []byte, method string) []byte {
 	return appendString(append(b, `,"method":`...), method)
 }
 
-// mustAssemble is assemble for what cannot fail.
+// mustAssemble is assemble, and panics where that returns an error.
 func mustAssemble(b []byte, key string, value []byte) Message {
 	return must(assemble(b, key, value))
 }
 
-// assemble adds the last member, unless value is empty, and makes the index. It fails for a value such as {},"id":1, which
-// would add members to the message.
+// assemble ends the message that b begins: it adds a last member with this key, unless
+// value is empty, and the brace, and makes the index. It fails if the message is not
+// valid, also for a value such as {},"id":1, which would add members to it.
 func assemble(b []byte, key string, value []byte) (Message, error) {
 	if len(value) == 0 {
 		return indexMessage(append(b, '}'), span{})
@@ -224,8 +235,8 @@ func must(m Message, err error) Message {
 	return m
 }
 
-// indexMessage makes the index of raw. It checks that the value of the last member stands at
-// last; the zero span: it does not.
+// indexMessage makes the Message of raw, which has been built. It is an error if the
+// value of its last member is not at last; with the zero span that is not looked at.
 func indexMessage(raw []byte, last span) (Message, error) {
 	if len(raw) > math.MaxInt32 {
 		return Parse(raw) // returns the error
@@ -240,8 +251,8 @@ func indexMessage(raw []byte, last span) (Message, error) {
 	return p.m, nil
 }
 
-// mustBeOneValue panics if raw is not exactly one value. Text such as 1,"code":2 would add
-// members to the message.
+// mustBeOneValue panics if raw is not exactly one JSON value. Text such as 1,"code":2
+// would add members to the object that it is put into.
 func mustBeOneValue(raw []byte) {
 	data, _ := trim(raw)
 	s := scanner{data: data}

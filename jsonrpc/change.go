@@ -11,11 +11,12 @@ import (
 // Fragment is some members of an object, to be put into many messages. The zero
 // Fragment has no members. It may be used by many goroutines.
 type Fragment struct {
-	text          string // without the braces
+	text          string // the members as JSON, without the braces
 	hasLineBreaks bool   // there are line breaks between tokens
 }
 
-// NewFragment returns the members of a raw JSON object. It panics if object is not one.
+// NewFragment returns the members of a raw JSON object as a Fragment. It panics if
+// object is not one.
 func NewFragment(object []byte) Fragment {
 	data, _ := trim(object)
 	s := scanner{data: data}
@@ -27,13 +28,15 @@ func NewFragment(object []byte) Fragment {
 	return Fragment{string(bytes.Trim(data[1:len(data)-1], " \t\r\n")), s.hasLineBreaks}
 }
 
-// TrustedFragment returns the members of an object, without its braces. It does not look at them: the caller makes sure
-// that they are valid, and that no line breaks stand between their tokens.
+// TrustedFragment makes a Fragment of members, which are the text of an object without
+// its braces. It does not look at them: the caller makes sure that they are valid, and
+// that no line breaks stand between their tokens.
 func TrustedFragment(members string) Fragment { return Fragment{text: members} }
 
 // String returns the members as raw JSON, with the commas between them.
 func (f Fragment) String() string { return f.text }
 
+// metaStart begins a new params._meta.
 const metaStart = metaKey + "{"
 
 // WithMeta returns a copy of a request or notification with the members of f at the
@@ -108,7 +111,8 @@ func (m Message) WithFirst(f Fragment) Message {
 	return m.insertFragment(at.start+1, f)
 }
 
-// insertFragment puts members at the beginning of an object. at is the place after its brace.
+// insertFragment puts the members of f at the beginning of an object in the message;
+// at is the place in raw behind the object's brace.
 func (m Message) insertFragment(at uint32, f Fragment) Message {
 	if len(f.text) == 0 {
 		return m
@@ -124,7 +128,8 @@ func (m Message) insertFragment(at uint32, f Fragment) Message {
 	return m
 }
 
-// isEmpty reports whether the object at the beginning of text has no members.
+// isEmpty reports whether the object at the beginning of text has no members. text
+// must begin with a brace.
 func isEmpty(text []byte) bool {
 	s := scanner{data: text, pos: 1}
 	s.skipSpace()
@@ -172,8 +177,8 @@ func (m Message) WithoutInParams(metaKeys []string, keys ...string) Message {
 	return m.cutOut(edits)
 }
 
-// WithoutMeta is WithoutInParams with the key _meta only. It scans nothing, because the
-// index has the place of _meta.
+// WithoutMeta returns a copy of a request or notification without params._meta. It
+// scans nothing in most cases, because the index has the place of _meta.
 func (m Message) WithoutMeta() Message {
 	if m.meta.end == 0 {
 		return m
@@ -195,11 +200,14 @@ func (m Message) WithoutMeta() Message {
 	return m.withEdits(edit{at: at})
 }
 
+// metaKey is the key of params._meta and its colon, as they are mostly written.
 const metaKey = `"_meta":`
 
+// isSpace reports whether c is white space in JSON.
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
-// appendCuts appends the edits that take cuts out of the object at the span of.
+// appendCuts appends, for each of cuts, the edit that takes it out of the object at
+// the span of.
 func appendCuts(edits []edit, of span, cuts []cut) []edit {
 	for _, c := range cuts {
 		edits = append(edits, edit{at: span{of.start + uint32(c.from), of.start + uint32(c.to)}})
@@ -207,7 +215,8 @@ func appendCuts(edits []edit, of span, cuts []cut) []edit {
 	return edits
 }
 
-// cutOut is withEdits where there may be no edits.
+// cutOut returns the message with the edits made; the message itself if there are
+// none.
 func (m Message) cutOut(edits []edit) Message {
 	if len(edits) == 0 {
 		return m

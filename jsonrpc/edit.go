@@ -37,6 +37,7 @@ func With(object []byte, key string, value []byte) []byte {
 	return append(out, object[close:]...)
 }
 
+// lastBrace returns the index of the last '}' in object, -1 if there is none.
 func lastBrace(object []byte) int {
 	for i := len(object) - 1; i >= 0; i-- {
 		if object[i] == '}' {
@@ -51,13 +52,15 @@ func lastBrace(object []byte) int {
 // are adjusted; every other byte stays. object must be valid JSON.
 func Without(object []byte, keys ...string) []byte { return Object{raw: object}.Without(keys...) }
 
-// cut is a part of an object that is left out.
+// cut is the part object[from:to] of an object that is left out.
 type cut struct{ from, to int }
 
-// maxCuts is as many cuts as most calls need. More of them cost an allocation.
+// maxCuts is for how many cuts there is memory on the stack: as many as most calls
+// need. More of them cost an allocation.
 const maxCuts = 4
 
-// findCuts appends the cuts that Without makes; rest reports whether any member stays.
+// findCuts appends to cuts what has to be cut out of the object so that it has no
+// members of these keys, commas included. rest reports whether any member stays.
 func (o Object) findCuts(cuts []cut, keys []string) (_ []cut, rest bool) {
 	last := -1 // the end of the last member that stays
 	object := o.raw

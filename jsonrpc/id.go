@@ -9,9 +9,10 @@ import (
 // ID is a request id or a progress token: a JSON string or integer. An ID is its spelling,
 // so 1 is not "1", and no number is rounded. IDs can be compared with == and be the keys of
 // a map. The zero ID means that there is no id.
-type ID struct{ text string }
+type ID struct{ text string } // the id as it is spelled in JSON, quotes included; "": there is none
 
-// NullID is the id of a response to a request whose id could not be read.
+// NullID is JSON's null as an id: that of an error response to a request whose id
+// could not be read.
 var NullID = ID{"null"}
 
 // StringID returns the id that is the JSON string s. Bytes of s that are not
@@ -36,10 +37,10 @@ func ParseID(raw []byte) (id ID, ok bool) {
 	return ID{string(raw)}, true
 }
 
-// isID reports whether a valid JSON value is a string or an integer.
+// isID reports whether a valid JSON value is a string or an integer, as an id must be.
 func isID(value []byte) bool { return value[0] == '"' || isInteger(value) }
 
-// isInteger reports whether a valid JSON value is an integer.
+// isInteger reports whether a valid JSON value is an integer; see ParseID.
 func isInteger(value []byte) bool {
 	if value[0] != '-' && !isDigit(value[0]) {
 		return false
@@ -58,8 +59,9 @@ func isInteger(value []byte) bool {
 	return true
 }
 
-// isErrorCode reports whether a JSON value is an integer that every peer can hold: one that
-// cannot fails on the whole message, and waits for the answer.
+// isErrorCode reports whether a JSON value is an integer below 2^53 in size, which
+// every peer can hold: a peer that cannot hold the code fails on the whole message,
+// and goes on waiting for the answer.
 func isErrorCode(value []byte) bool {
 	if !isInteger(value) {
 		return false
@@ -115,6 +117,8 @@ func Find[T any](m map[ID]T, id ID) (key ID, value T, ok bool) {
 	return findEquivalent(m, id)
 }
 
+// findEquivalent is Find where no key of m is spelled like id: it looks at all of
+// them.
 func findEquivalent[T any](m map[ID]T, id ID) (key ID, value T, ok bool) {
 	for k, v := range m {
 		if !k.Equivalent(id) {

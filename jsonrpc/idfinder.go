@@ -1,11 +1,11 @@
 package jsonrpc
 
-// finderState is where an IDFinder stands.
+// finderState is where in the message an IDFinder stands.
 type finderState uint8
 
 const (
-	finderStart finderState = iota // before the object
-	finderKey                      // between members, a key may follow
+	finderStart finderState = iota // before the brace that begins the message
+	finderKey                      // inside the message's object, before a key or after a value
 	finderInKey                    // in the string of a key of the envelope
 	finderColon                    // after a key of the envelope, before its colon
 	finderValue                    // before or in a value of the envelope
@@ -17,23 +17,25 @@ const (
 // them. The zero value is ready. The text must be JSON: an IDFinder does not check it.
 // It is not for concurrent use.
 type IDFinder struct {
-	state      finderState
-	inString   bool // in a string inside a value
-	escaped    bool // after a backslash in a string
-	keyEscaped bool // the key has escapes
-	twoIDs     bool
-	capturesID bool // the value is the id and is being kept
-	depth      int  // of objects and arrays inside the value
+	state      finderState // where in the message the next byte stands
+	inString   bool        // the next byte is in a string inside a value
+	escaped    bool        // the last byte was a backslash that escapes the next one
+	keyEscaped bool        // key has escapes
+	twoIDs     bool        // the envelope has had the key "id" twice
+	capturesID bool        // the value being read is the id's, and is copied into id
+	depth      int         // how many objects and arrays are open inside the value being read
+	// the envelope's fields so far (id, method, result and error); fieldOther is in it
+	// once the object has ended
 	seenFields fields
 
-	key        [40]byte // the key as spelled; "method" spelled in \u escapes has 36 bytes
-	keyLen     int      // may be greater than len(key): no known key is so long
-	id         [256]byte
-	idLen      int
-	idComplete bool // id holds a whole value
+	key        [40]byte  // the key as spelled; "method" spelled in \u escapes has 36 bytes
+	keyLen     int       // the length of the key; may be greater than len(key): no known key is so long
+	id         [256]byte // the id's value as spelled, or its beginning
+	idLen      int       // how many bytes of id are used
+	idComplete bool      // id holds a whole value
 }
 
-// Write feeds more of the message. It never fails.
+// Write takes the next bytes of the message. It always returns len(p) and nil.
 func (f *IDFinder) Write(p []byte) (int, error) {
 	for i := 0; i < len(p) && f.state != finderDone; {
 		if f.inString && !f.escaped && !f.capturesID {
@@ -48,6 +50,7 @@ func (f *IDFinder) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// feed takes one byte of the message.
 func (f *IDFinder) feed(c byte) {
 	switch f.state {
 	case finderStart:
@@ -77,6 +80,7 @@ func (f *IDFinder) feed(c byte) {
 	}
 }
 
+// feedKey takes one byte of a key, or the quote that ends it.
 func (f *IDFinder) feedKey(c byte) {
 	switch {
 	case f.escaped:
@@ -93,7 +97,8 @@ func (f *IDFinder) feedKey(c byte) {
 	f.keyLen++
 }
 
-// beginValue looks at the key that has ended.
+// beginValue is called at the colon behind a key: it notes the field that the key
+// names, and begins to keep the value if that is the id.
 func (f *IDFinder) beginValue() {
 	f.state, f.depth, f.capturesID = finderValue, 0, false
 	if f.keyLen > len(f.key) {
@@ -113,7 +118,7 @@ func (f *IDFinder) beginValue() {
 	}
 }
 
-// validText reports whether all escapes in text are whole.
+// validText reports whether every backslash in text begins a valid escape.
 func validText(text []byte) bool {
 	for i := 0; i < len(text); {
 		n := 1
@@ -127,6 +132,7 @@ func validText(text []byte) bool {
 	return true
 }
 
+// feedValue takes one byte of a member's value, or what follows it.
 func (f *IDFinder) feedValue(c byte) {
 	if f.inString {
 		f.keepByte(c)
@@ -163,6 +169,8 @@ func (f *IDFinder) feedValue(c byte) {
 	f.keepByte(c)
 }
 
+// keepByte appends c to the id if the value is the id's. If that is too long, it is
+// given up.
 func (f *IDFinder) keepByte(c byte) {
 	if !f.capturesID {
 		return
@@ -175,6 +183,7 @@ func (f *IDFinder) keepByte(c byte) {
 	f.idLen++
 }
 
+// endValue is called at the comma or brace behind a value of the envelope.
 func (f *IDFinder) endValue() {
 	f.state = finderKey
 	f.idComplete = f.idComplete || f.capturesID

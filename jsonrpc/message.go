@@ -16,7 +16,7 @@ const (
 )
 
 // span is where a value stands in a message; the zero span is nowhere.
-type span struct{ start, end uint32 }
+type span struct{ start, end uint32 } // offset behind the last byte; 0: the span is nowhere // offset of the first byte
 
 // Message is one immutable JSON-RPC message: its exact bytes, and an index of the fields
 // that routing needs. The zero Message is invalid. Messages are values; they may be
@@ -24,33 +24,33 @@ type span struct{ start, end uint32 }
 // because to copy a Message would cost as much as most of them do. They do not keep the
 // pointer.
 type Message struct {
-	raw           []byte
-	id            span
-	method        span
-	params        span
-	token         span // params._meta.progressToken of a request, params.progressToken of a notification
-	requestID     span // params.requestId
-	outcome       span // result or error
-	meta          span // params._meta
-	longestValue  span // the longest value of a member of params or result; a search for another member skips it
-	kind          Kind
-	knownMethod   uint8 // the index of the method in knownMethods; 0: not among them
-	isError       bool  // outcome is an error
-	hasLineBreaks bool  // line breaks may stand between tokens
-	isExtended    bool  // the envelope has members that have no meaning there
-	spliceID      bool  // the id is late: raw has another one than ident, and Bytes puts ident into its place
+	raw           []byte // the exact bytes; where spliceID is set, with another id than ident
+	id            span   // where the id stands in raw
+	method        span   // where the method stands in raw, quotes included
+	params        span   // where the params stand in raw; zero: there are none, or they are null
+	token         span   // params._meta.progressToken of a request, params.progressToken of a notification
+	requestID     span   // params.requestId, which says what notifications/cancelled is about
+	outcome       span   // where the result or the error stands in raw; see isError
+	meta          span   // params._meta
+	longestValue  span   // the longest value of a member of params or result; a search for another member skips it
+	kind          Kind   // whether it is a request, a notification or a response
+	knownMethod   uint8  // the index of the method in knownMethods; 0: not among them
+	isError       bool   // outcome is an error, and no result
+	hasLineBreaks bool   // line breaks may stand between tokens
+	isExtended    bool   // the envelope has members that JSON-RPC does not know, or params in a response
+	spliceID      bool   // raw still has an older id than ident; Bytes puts ident in its place
 
-	ident   ID           // the id
-	joined  *joinedBytes // of a long message whose id is late; nil for others
-	related ID           // see Related; not in the bytes
-	mark    *Mark        // see Mark; not in the bytes
+	ident   ID           // the message's id (after WithID: the new one); zero: it has none
+	joined  *joinedBytes // where Bytes keeps the joined bytes of a long message with spliceID; nil: of any other message
+	related ID           // what Related returns; not in the bytes
+	mark    *Mark        // what Mark returns; not in the bytes
 }
 
 // A Mark says where a message comes from, for those who observe what passes: every change of
 // a message leaves it, so that what was sent can be traced to what was received.
 type Mark struct {
-	Seq uint64 // the number of the message as it was received; 0 is none
-	Of  any    // what the observer keeps of it
+	Seq uint64 // the number that the observer has given the message when it was received; 0: none
+	Of  any    // a value that the observer keeps with the message; the package does not look at it
 
 	// Traceparent and Tracestate are headers of the HTTP request that has brought the message
 	// (W3C Trace Context). A transport sets them; "" is none.
@@ -61,21 +61,23 @@ type Mark struct {
 // has made it.
 func (m *Message) Mark() *Mark { return m.mark }
 
-// WithMark returns the message with a mark, which nobody may change any more.
+// WithMark returns the message with this mark in place of its own. Nobody may change
+// *mark afterwards.
 func (m Message) WithMark(mark *Mark) Message {
 	m.mark = mark
 	return m
 }
 
-// joinedBytes has the bytes of a long message whose id is late, once somebody has asked for
-// them. A short message needs no joinedBytes: its bytes are put together at each call, and
-// most messages have one.
+// joinedBytes keeps the bytes of a long message that WithID has given another id, once
+// Bytes was called: later calls return them. A short message has none: its bytes are
+// put together at each call of Bytes, of which there mostly is one.
 type joinedBytes struct {
-	once sync.Once
-	raw  []byte
+	once sync.Once // joins them at the first call of Bytes
+	raw  []byte    // the bytes with the new id; set by once
 }
 
-// minLongSize is the length of a message, in bytes, from which on copies are avoided.
+// minLongSize is the length, in bytes, from which on a message counts as long: copies
+// of it are avoided.
 const minLongSize = 4 << 10
 
 // SplitLineAtID is to Line what SplitAtID is to Bytes.
@@ -86,13 +88,14 @@ func (m *Message) SplitLineAtID() (first []byte, id string, rest []byte) {
 	return m.SplitAtID()
 }
 
-// join returns the bytes of a message whose id is late.
+// join returns a copy of raw with ident in the place of the id.
 func (m *Message) join() []byte {
 	var room [idBufferSize]byte
 	return bytes.Join([][]byte{m.raw[:m.id.start], append(room[:0], m.ident.text...), m.raw[m.id.end:]}, nil)
 }
 
-// withIDInPlace returns the message with the id in raw: it is not late.
+// withIDInPlace returns the message with raw and index as they are once ident has been
+// put in its place: without spliceID.
 func (m Message) withIDInPlace() Message {
 	if !m.spliceID {
 		return m
@@ -103,13 +106,15 @@ func (m Message) withIDInPlace() Message {
 	return m
 }
 
-// A Key stands for a Message where that is to be found again: copies of one Message have the same Key, and
-// two messages that were parsed from equal bytes have not. It keeps the message's bytes, and is
-// smaller than a Message. The zero Key is that of an invalid message.
+// A Key stands for a Message where that is to be found again, and can be compared:
+// copies of one Message have the same Key, and two messages that were parsed from
+// equal bytes have not. After WithID the Key is another. It keeps the message's bytes
+// in memory, and is smaller than a Message. The zero Key is that of an invalid
+// message.
 type Key struct {
-	first    *byte
-	spliceID bool
-	ident    ID
+	first    *byte // the first byte of the message's raw
+	spliceID bool  // as in the Message
+	ident    ID    // the message's id
 }
 
 // Key returns the message's Key.
@@ -120,14 +125,16 @@ func (m *Message) Key() Key {
 	return Key{&m.raw[0], m.spliceID, m.ident}
 }
 
-// TextID stands for the bytes of a message but for its id. Messages with the same TextID are copies of one Message, or
-// were made of it with WithID. The zero TextID is that of an invalid message.
+// TextID stands for the bytes of a message but for its id: it can be compared.
+// Messages with the same TextID are copies of one Message, or were made of it with
+// WithID. It keeps the message's bytes in memory. The zero TextID is that of an
+// invalid message.
 type TextID struct {
-	first *byte
-	size  int
+	first *byte // the first byte of the message's raw
+	size  int   // the length of raw
 }
 
-// TextID returns what stands for the message's text. It is good as long as somebody has the message.
+// TextID returns the TextID of the message.
 func (m *Message) TextID() TextID {
 	if len(m.raw) == 0 {
 		return TextID{}
@@ -135,7 +142,7 @@ func (m *Message) TextID() TextID {
 	return TextID{&m.raw[0], len(m.raw)}
 }
 
-// Size returns the length of Bytes.
+// Size returns the length of Bytes, without making them.
 func (m *Message) Size() int {
 	if !m.spliceID {
 		return len(m.raw)
@@ -153,7 +160,7 @@ func (m *Message) SplitAtID() (first []byte, id string, rest []byte) {
 	return m.raw[:m.id.start:m.id.start], m.ident.text, m.raw[m.id.end:]
 }
 
-// IsOneLine reports whether there are no line breaks in Bytes.
+// IsOneLine reports whether Bytes has no line breaks, so that Line returns the same.
 func (m *Message) IsOneLine() bool { return !m.hasLineBreaks }
 
 // slice returns the bytes of a span; nil: the span is the zero value.
@@ -164,9 +171,11 @@ func (m *Message) slice(s span) []byte {
 	return m.raw[s.start:s.end:s.end]
 }
 
+// sliceID returns the ID that is spelled at a span; the zero ID for the zero span.
 func (m *Message) sliceID(s span) ID { return ID{string(m.slice(s))} }
 
-// Bytes returns the message as it crossed the wire. The caller must not change it.
+// Bytes returns the message's exact bytes: as they were parsed, but for what the With
+// methods have changed. The caller must not change them.
 func (m *Message) Bytes() []byte {
 	switch {
 	case !m.spliceID:
@@ -197,14 +206,15 @@ func (m *Message) Line() []byte {
 	return append(line, rest...)
 }
 
-// Kind returns what the message is.
+// Kind returns whether the message is a Request, a Notification or a Response; Invalid
+// for the zero Message.
 func (m *Message) Kind() Kind { return m.kind }
 
 // ID returns the id as it is spelled. It returns the zero ID for a notification and for
 // an error response without an id, and NullID for an error response with "id":null.
 func (m *Message) ID() ID { return m.ident }
 
-// Method returns the method; "" for a response.
+// Method returns the method, decoded; "" for a response.
 func (m *Message) Method() string {
 	if m.knownMethod > 0 || m.method.end == 0 {
 		return knownMethods.list[m.knownMethod]
@@ -263,12 +273,13 @@ func (m *Message) CancelledID() ID {
 // and the zero ID from a transport that cannot know. Related is not in the bytes.
 func (m *Message) Related() ID { return m.related }
 
-// During returns Related; ok reports whether it is the id of a request.
+// During returns the id of the request to which the message is related (Related); ok
+// is false if Related is zero or NullID, so that there is no such request.
 func (m *Message) During() (id ID, ok bool) {
 	return m.related, !m.related.IsZero() && m.related != NullID
 }
 
-// WithRelated returns the message with another Related; its bytes stay.
+// WithRelated returns the message with request as its Related; its bytes stay.
 func (m Message) WithRelated(request ID) Message {
 	m.related = request
 	return m
@@ -309,7 +320,8 @@ func (m *Message) Lookup(path ...string) []byte {
 	return value.raw
 }
 
-// member returns the span of the value of a key of the envelope.
+// member returns the span, in raw, of the value of the envelope's member name; zero:
+// there is none.
 func (m *Message) member(name string) span {
 	switch {
 	case name == "params" && m.params.end > 0:
@@ -331,7 +343,8 @@ func (s span) within(of span) span {
 	return span{s.start - of.start, s.end - of.start}
 }
 
-// lookup returns the span of the value of the member name; the zero span if there is none.
+// lookup returns the span, in o.raw, of the value of the last member with this key;
+// the zero span if there is none.
 func (o Object) lookup(name string) (found span) {
 	if len(o.raw) == 0 || o.raw[0] != '{' {
 		return span{}

@@ -20,8 +20,8 @@ var knownMethods = makeWordList(
 	"notifications/tasks/status", "notifications/tasks", "notifications/subscriptions/acknowledged",
 )
 
-// knownTexts are keys and values of nearly every request and result. Text and Members do
-// not allocate for them.
+// knownTexts are keys and values of nearly every request and result. Text and Members
+// do not allocate for them. Nothing else depends on the list.
 var knownTexts = makeWordList(
 	"name", "arguments", "uri", "cursor", "requestState", "inputResponses", "inputRequests",
 	"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", "complete", "input_required",
@@ -31,15 +31,17 @@ var knownTexts = makeWordList(
 	"io.modelcontextprotocol/serverInfo", "io.modelcontextprotocol/subscriptionId",
 )
 
-// wordList is a list of texts, and finds one in it. Few of the texts have the same length, so
-// comparing those costs less than a hash of the text.
+// wordList is a fixed list of texts, in which a text is looked up. Few of them have
+// the same length, so comparing those costs less than a hash of the text.
 type wordList struct {
-	list     []string // the first is empty
-	byLength [maxWordLength + 1][]uint8
+	list     []string                   // the texts, by their index; "" is the first
+	byLength [maxWordLength + 1][]uint8 // the indexes in list of the texts of each length
 }
 
+// maxWordLength is the longest text that a wordList can have, in bytes.
 const maxWordLength = 48
 
+// makeWordList makes a wordList of these texts, whose indexes begin with 1.
 func makeWordList(list ...string) *wordList {
 	w := &wordList{list: append([]string{""}, list...)}
 	for i, word := range list {

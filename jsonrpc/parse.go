@@ -14,30 +14,33 @@ const DefaultMaxDepth = 1000
 // limit is there because a proxy keeps all three until a request is answered.
 const MaxName = 1 << 10
 
-// field is a key that the envelope or its index knows.
+// field is a key that the parser looks for: one of the envelope, or one below params
+// or error.
 type field uint8
 
 const (
-	fieldOther field = iota // any other key
-	fieldJSONRPC
-	fieldID
-	fieldMethod
-	fieldParams
-	fieldResult
-	fieldError
-	fieldMeta
-	fieldProgressToken
-	fieldRequestID
-	fieldCode
-	fieldMessage
+	fieldOther         field = iota // any other key
+	fieldJSONRPC                    // "jsonrpc" of the envelope
+	fieldID                         // "id" of the envelope
+	fieldMethod                     // "method" of the envelope
+	fieldParams                     // "params" of the envelope
+	fieldResult                     // "result" of the envelope
+	fieldError                      // "error" of the envelope
+	fieldMeta                       // "_meta" of params
+	fieldProgressToken              // "progressToken" of params or params._meta
+	fieldRequestID                  // "requestId" of params
+	fieldCode                       // "code" of error
+	fieldMessage                    // "message" of error
 )
 
+// fieldNames has the key of each field.
 var fieldNames = [...]string{
 	"", "jsonrpc", "id", "method", "params", "result", "error",
 	"_meta", "progressToken", "requestId", "code", "message",
 }
 
-// fieldOf returns the field that the text of a key names.
+// fieldOf returns the field whose key this is: text as it stands between the quotes;
+// escaped says that it has escapes.
 func fieldOf(text []byte, escaped bool) field {
 	if escaped {
 		for f := fieldJSONRPC; int(f) < len(fieldNames); f++ {
@@ -77,10 +80,12 @@ func fieldOf(text []byte, escaped bool) field {
 // fields is a set of fields.
 type fields uint16
 
+// has reports whether f is in the set.
 func (s fields) has(f field) bool { return s&(1<<f) != 0 }
 
-// kind returns the Kind of a message with these fields in its envelope. If the envelope is
-// not complete, an id may follow, so a method alone does not make a notification.
+// kind returns the Kind of a message with these fields in its envelope; Invalid if
+// they fit none. complete is false if more of the envelope may follow: then a method
+// alone does not make a notification, for an id may come.
 func (s fields) kind(complete bool) Kind {
 	response := s.has(fieldResult) || s.has(fieldError)
 	switch {
@@ -101,16 +106,16 @@ func (s fields) kind(complete bool) Kind {
 // because the id for the answer may come later in the text.
 type parser struct {
 	scanner
-	m            Message
-	lastValue    span // the value of the envelope's last member
-	seenFields   fields
-	metaToken    span   // params._meta.progressToken
-	token        span   // params.progressToken
-	badParams    bool   // params is no object, no array and not null
-	nullID       bool   // the id is null
-	twoIDs       bool   // the key "id" stands twice
-	shapeFault   string // the first fault of shape
-	shapeFaultAt int
+	m            Message // the message whose index is being made
+	lastValue    span    // the span of the value of the envelope's last member so far
+	seenFields   fields  // the fields that the envelope has so far
+	metaToken    span    // the span of params._meta.progressToken
+	token        span    // the span of params.progressToken
+	badParams    bool    // params is no object, no array and not null
+	nullID       bool    // the id is null
+	twoIDs       bool    // the key "id" stands twice
+	shapeFault   string  // the first fault of shape, as a text; "": none
+	shapeFaultAt int     // the byte offset of that fault
 }
 
 // trim returns data without a leading byte order mark and without white space around it,
@@ -159,7 +164,8 @@ func ParseDepth(raw []byte, depth int) (Message, error) {
 	return Message{}, p.error(cut)
 }
 
-// error returns the Error for the fault that was found. cut is how many bytes trim has cut off.
+// error returns the Error for the fault that has stopped the scan, or else for the
+// first fault of shape. cut is how many bytes trim has cut off before the text.
 func (p *parser) error(cut int) *Error {
 	var e *Error
 	if p.fault != "" {
@@ -178,9 +184,10 @@ func (p *parser) error(cut int) *Error {
 	return e
 }
 
+// slice returns the bytes of a span.
 func (p *parser) slice(s span) []byte { return p.data[s.start:s.end] }
 
-// refuse notes a fault of shape.
+// refuse notes a fault of shape at a byte offset, unless there was one before.
 func (p *parser) refuse(at int, fault string) {
 	if p.shapeFault == "" {
 		p.shapeFault, p.shapeFaultAt = fault, at
@@ -209,7 +216,9 @@ func (p *parser) scanMessage() (ok bool) {
 	return p.fault == "" && p.shapeFault == ""
 }
 
-// scanMember scans a key up to its value. Fields in once must not occur twice.
+// scanMember scans a key and the colon, up to the value, and returns the field that
+// the key names. If that field is in once, it is added to seen; a second time is a
+// fault of shape.
 func (p *parser) scanMember(seen *fields, once fields) (f field, ok bool) {
 	at := p.pos
 	text, escaped, ok := p.scanKey()
@@ -227,6 +236,8 @@ func (p *parser) scanMember(seen *fields, once fields) (f field, ok bool) {
 	return f, true
 }
 
+// scanEnvelope scans the object that is the message, and puts its members into the
+// index.
 func (p *parser) scanEnvelope() {
 	const once = 1<<fieldJSONRPC | 1<<fieldID | 1<<fieldMethod | 1<<fieldParams | 1<<fieldResult | 1<<fieldError
 	for more := p.openObject(); more; more = p.nextKey() {
@@ -257,7 +268,8 @@ func (p *parser) scanEnvelope() {
 	}
 }
 
-// indexMember puts a member of the envelope into the index.
+// indexMember puts a member of the envelope, whose value is at s, into the index, and
+// notes a fault of shape if the value is of a wrong type.
 func (p *parser) indexMember(f field, s span) {
 	value := p.slice(s)
 	at := int(s.start)
@@ -295,7 +307,8 @@ func (p *parser) indexMember(f field, s span) {
 	}
 }
 
-// scanParams scans the params object for the fields of the index.
+// scanParams scans params, which are an object, and puts the spans of _meta,
+// progressToken, requestId and the longest value into the index.
 func (p *parser) scanParams() {
 	const once = 1<<fieldMeta | 1<<fieldProgressToken | 1<<fieldRequestID
 	var seen fields
@@ -322,7 +335,7 @@ func (p *parser) scanParams() {
 	}
 }
 
-// scanResult scans a result that is an object.
+// scanResult scans a result that is an object, and notes its longest value.
 func (p *parser) scanResult() {
 	for more := p.openObject(); more; more = p.nextKey() {
 		if _, _, ok := p.scanKey(); !ok {
@@ -334,8 +347,8 @@ func (p *parser) scanResult() {
 	}
 }
 
-// noteSpan returns the span of the value that begins at index at and ends here. The longest value
-// so far becomes the longest of the message.
+// noteSpan returns the span of the value that begins at index at and ends at pos. If
+// it is the longest yet, it becomes the longestValue of the message.
 func (p *parser) noteSpan(at int) span {
 	s := span{uint32(at), uint32(p.pos)}
 	if s.end-s.start > p.m.longestValue.end-p.m.longestValue.start {
@@ -344,6 +357,8 @@ func (p *parser) noteSpan(at int) span {
 	return s
 }
 
+// scanMeta scans params._meta, which is an object, and notes where its progressToken
+// stands.
 func (p *parser) scanMeta() {
 	var seen fields
 	for more := p.openObject(); more; more = p.nextKey() {
@@ -369,6 +384,8 @@ func (p *parser) scanToken() span {
 	return span{uint32(at), uint32(p.pos)}
 }
 
+// scanErrorObject scans the error, which is an object. It is a fault of shape if the
+// error has no integer code or no string message.
 func (p *parser) scanErrorObject() {
 	at := p.pos
 	hasCode, hasMessage := false, false
@@ -393,7 +410,9 @@ func (p *parser) scanErrorObject() {
 	}
 }
 
-// finish makes the checks that need the whole envelope, and completes the index.
+// finish makes the checks for which all of the envelope must be known, such as that
+// there is a method, a result or an error. If nothing is wrong, it completes the
+// index.
 func (p *parser) finish() {
 	hasResult, hasError := p.seenFields.has(fieldResult), p.seenFields.has(fieldError)
 	hasMethod, hasID := p.seenFields.has(fieldMethod), p.seenFields.has(fieldID)
@@ -431,7 +450,9 @@ func (p *parser) finish() {
 	}
 }
 
-// checkNames puts the progress token into the index, and refuses names longer than MaxName.
+// checkNames refuses names (id, method, progress token, requestId) that are longer
+// than MaxName. It also puts the progress token that counts for this kind of message
+// into the index.
 func (p *parser) checkNames() {
 	switch p.m.kind {
 	case Request:
@@ -448,8 +469,8 @@ func (p *parser) checkNames() {
 	p.checkName("the method", p.m.method)
 }
 
-// checkRepeatedName refuses a value whose decoded text is longer than MaxName. It is for names that
-// a peer repeats, perhaps with escapes that were not there before.
+// checkRepeatedName is checkName for a name that the peer repeats, perhaps with
+// escapes that were not there before: the limit is on the decoded text.
 func (p *parser) checkRepeatedName(name string, s span) {
 	if !p.isTooLong(s) {
 		return
@@ -459,15 +480,16 @@ func (p *parser) checkRepeatedName(name string, s span) {
 	}
 }
 
-// checkName refuses a value that is longer than MaxName.
+// checkName refuses the value at s, which the fault calls name, if it is longer than
+// MaxName.
 func (p *parser) checkName(name string, s span) {
 	if p.isTooLong(s) {
 		p.refuse(int(s.start), name+" is longer than "+strconv.Itoa(MaxName)+" bytes, which is the limit,")
 	}
 }
 
-// isTooLong reports whether a value is longer than MaxName. The quotes of a string do not
-// count.
+// isTooLong reports whether the value at s is longer than MaxName bytes. The quotes of
+// a string do not count.
 func (p *parser) isTooLong(s span) bool {
 	length := int(s.end - s.start)
 	return length > MaxName && (length > MaxName+2 || p.data[s.start] != '"')

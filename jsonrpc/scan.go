@@ -11,25 +11,27 @@ import (
 // at the first fault. It does not recurse, so deep nesting cannot overflow the stack: only
 // the few levels of the envelope are nested calls, and scanValue scans all deeper levels.
 type scanner struct {
-	data          []byte
-	pos           int
+	data          []byte // the text
+	pos           int    // the offset in data of the next byte to scan
 	hasLineBreaks bool   // there is a line break between two tokens
-	fault         string // the first fault, "" when there is none
-	faultAt       int
+	fault         string // the first fault of grammar; "": there is none
+	faultAt       int    // the byte offset of that fault
 
 	maxLevels int // how many levels of objects and arrays there may be; 0: any number
-	level     int // how many levels openObject has entered
+	level     int // how many objects openObject has entered and nextKey has not left yet
 	tooDeepAt int // the offset of the first level deeper than maxLevels; 0: there is none
 }
 
-// checkDepth checks the depth of the object or array that begins at pos. The outermost level is 1.
+// checkDepth notes in tooDeepAt, for the first time only, that an object or array that
+// begins at pos is on a level beyond maxLevels. The outermost level is 1.
 func (s *scanner) checkDepth(level int) {
 	if s.maxLevels > 0 && level > s.maxLevels && s.tooDeepAt == 0 {
 		s.tooDeepAt = s.pos
 	}
 }
 
-// fail notes the first fault. It returns false, for its caller to return.
+// fail notes a fault at a byte offset, unless there was one before. It returns false,
+// for its caller to return.
 func (s *scanner) fail(at int, fault string) bool {
 	if s.fault == "" {
 		s.fault, s.faultAt = fault, at
@@ -57,7 +59,8 @@ func (s *scanner) expectEnd() {
 	}
 }
 
-// skipSpace skips white space.
+// skipSpace moves to the next byte that is no white space, and notes whether there was
+// a line break.
 func (s *scanner) skipSpace() {
 	for i := s.pos; i < len(s.data); i++ {
 		switch s.data[i] {
@@ -81,7 +84,8 @@ func (s *scanner) unexpected(want string) bool {
 	return s.fail(s.pos, "expected "+want)
 }
 
-// openObject enters the object at pos. It reports whether a key follows.
+// openObject enters the object at pos, and moves to its first key. It returns false,
+// and moves behind the object, if that is empty.
 func (s *scanner) openObject() bool {
 	s.checkDepth(s.level + 1)
 	s.pos++
@@ -94,8 +98,8 @@ func (s *scanner) openObject() bool {
 	return true
 }
 
-// nextKey moves from the end of a member's value to the next key. It returns false at the end
-// of the object and after a fault.
+// nextKey moves from the end of a member's value to the next key. It returns false at
+// the end of the object, behind which it moves, and after a fault.
 func (s *scanner) nextKey() bool {
 	if s.fault != "" {
 		return false
@@ -137,11 +141,12 @@ func (s *scanner) scanKey() (text []byte, escaped, ok bool) {
 // levels is a stack of one bit per nesting level: 1 for an object, 0 for an
 // array. The innermost 64 levels need no memory.
 type levels struct {
-	top   uint64
-	rest  []uint64
-	depth int
+	top   uint64   // the innermost levels, up to 64; the lowest bit is the innermost
+	rest  []uint64 // the outer levels, 64 in each; the last are the innermost of these
+	depth int      // how many levels there are
 }
 
+// push enters a level: bit is 1 for an object and 0 for an array.
 func (l *levels) push(bit uint64) {
 	if l.depth > 0 && l.depth%64 == 0 {
 		l.rest = append(l.rest, l.top)
@@ -150,6 +155,7 @@ func (l *levels) push(bit uint64) {
 	l.depth++
 }
 
+// pop leaves the innermost level.
 func (l *levels) pop() {
 	l.depth--
 	l.top >>= 1
@@ -159,7 +165,8 @@ func (l *levels) pop() {
 	}
 }
 
-// scanValue scans one value of any depth; white space before it has been skipped.
+// scanValue scans one value of any depth that begins at pos, and checks its grammar.
+// It returns false after a fault.
 func (s *scanner) scanValue() bool {
 	var l levels
 	for {
@@ -195,12 +202,13 @@ func (s *scanner) scanValue() bool {
 
 // What a byte outside strings means to skip.
 const (
-	classOther = iota // nothing
-	classQuote
-	classOpen
-	classClose
+	classOther = iota // nothing: skipValue goes on
+	classQuote        // a string begins
+	classOpen         // an object or array begins
+	classClose        // an object or array ends
 )
 
+// byteClasses says what each byte outside strings means to skipValue.
 var byteClasses = [256]uint8{'"': classQuote, '{': classOpen, '[': classOpen, '}': classClose, ']': classClose}
 
 // simpleEscapes are the characters that make an escape of two characters with a backslash.
@@ -237,7 +245,8 @@ func (s *scanner) skipValue() {
 	s.pos = i
 }
 
-// skipKnown is skipValue, but scans nothing if the value here is the one at known.
+// skipKnown is skipValue, but if the value at pos is the one whose span is known, it
+// moves to its end without scanning.
 func (s *scanner) skipKnown(known span) {
 	if s.pos == int(known.start) && known.end > 0 {
 		s.pos = int(known.end)
@@ -278,9 +287,9 @@ func endOfString(data []byte, start int) int {
 	}
 }
 
-// continueAfter continues after a value inside the levels l: it closes the levels that end here, and
-// stops before the next value. It returns false when all levels are closed, and after a
-// fault.
+// continueAfter goes on after a value inside the levels l: it closes the levels that
+// end here, and stops before the next value, behind its key in an object. It returns
+// false when all levels are closed, and after a fault.
 func (s *scanner) continueAfter(l *levels) bool {
 	for l.depth > 0 {
 		s.skipSpace()
@@ -306,8 +315,8 @@ func (s *scanner) continueAfter(l *levels) bool {
 	return false
 }
 
-// scanScalar scans a string, number or literal. done is false, and nothing is
-// consumed, when an object or array begins here.
+// scanScalar scans a string, number or literal; ok is false after a fault. If an
+// object or array begins at pos, it consumes nothing, and done is false.
 func (s *scanner) scanScalar() (done, ok bool) {
 	switch c := s.peek(); c {
 	case '{', '[':
@@ -329,6 +338,7 @@ func (s *scanner) scanScalar() (done, ok bool) {
 	return true, ok
 }
 
+// scanLiteral scans word (true, false or null), or notes a fault and returns false.
 func (s *scanner) scanLiteral(word string) bool {
 	rest := s.data[s.pos:]
 	if len(rest) < len(word) || string(rest[:len(word)]) != word {
@@ -338,8 +348,10 @@ func (s *scanner) scanLiteral(word string) bool {
 	return true
 }
 
+// isDigit reports whether c is '0' to '9'.
 func isDigit(c byte) bool { return c-'0' <= 9 }
 
+// scanNumber scans a number, or notes a fault and returns false.
 func (s *scanner) scanNumber() bool {
 	if s.peek() == '-' {
 		s.pos++
@@ -365,6 +377,7 @@ func (s *scanner) scanNumber() bool {
 	return true
 }
 
+// scanDigits scans one or more digits, or notes a fault and returns false.
 func (s *scanner) scanDigits() bool {
 	i := s.pos
 	for i < len(s.data) && isDigit(s.data[i]) {
@@ -377,7 +390,8 @@ func (s *scanner) scanDigits() bool {
 	return true
 }
 
-// scanString scans the string whose opening quote is at pos.
+// scanString scans the string whose opening quote is at pos; escaped says that it has
+// escapes. ok is false after a fault.
 func (s *scanner) scanString() (escaped, ok bool) {
 	start := s.pos + 1
 	nonASCII := false
@@ -412,7 +426,7 @@ func (s *scanner) scanString() (escaped, ok bool) {
 
 const (
 	lowBits  = 0x0101010101010101 // the lowest bit of each of eight bytes
-	highBits = 0x8080808080808080 // the highest
+	highBits = 0x8080808080808080 // the highest bit of each of eight bytes
 )
 
 // endOfPlain returns the index, from i on, of the first quote, backslash or control
@@ -452,14 +466,16 @@ func endOfPlain(b []byte, i int) (int, bool) {
 	return i, high&highBits != 0
 }
 
-// stopBits sets the top bit of each byte that is a quote, a backslash or a control character.
-// Quote and space differ in one bit, which is flipped first. Then the bytes smaller than
-// the exclamation mark are the control characters and the former quote.
+// stopBits returns a word in which the top bit of a byte is set where w has a quote, a
+// backslash or a control character. Only the lowest such bit is sure: see endOfPlain.
+// Quote and space differ in one bit, which is flipped first. Then the bytes smaller
+// than the exclamation mark are the control characters and the former quote.
 func stopBits(w uint64) uint64 {
 	return (((w ^ lowBits*('"'^' ')) - lowBits*'!') | ((w ^ lowBits*'\\') - lowBits)) &^ w
 }
 
-// escapeLen returns the length of the escape at the start of b, 0 if invalid.
+// escapeLen returns the length, in bytes, of the escape at the start of b, with its
+// backslash; 0 if it is invalid.
 func escapeLen(b []byte) int {
 	if len(b) < 2 {
 		return 0
@@ -475,7 +491,8 @@ func escapeLen(b []byte) int {
 	return 0
 }
 
-// hex4 returns the value of four hexadecimal digits, -1 if b does not begin with four.
+// hex4 returns the value of the first four bytes of b as hexadecimal digits, -1 if
+// they are not. b must have four.
 func hex4(b []byte) rune {
 	var r rune
 	for _, c := range b[:4] {
@@ -492,7 +509,7 @@ func hex4(b []byte) rune {
 	return r
 }
 
-// invalidUTF8 returns the index of the first byte that is not UTF-8.
+// invalidUTF8 returns the index of the first byte that is not UTF-8, or len(b).
 func invalidUTF8(b []byte) int {
 	for i := 0; i < len(b); {
 		r, n := utf8.DecodeRune(b[i:])

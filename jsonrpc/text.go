@@ -47,7 +47,8 @@ func nextRune[T string | []byte](text T) (rune, T) {
 	return rune(text[1]), text[2:] // quote, backslash, slash
 }
 
-// escapeUnit returns the value of the \u escape at the start of text, -1 if there is none.
+// escapeUnit returns the UTF-16 unit of the \u escape at the start of text, -1 if
+// there is none.
 func escapeUnit[T string | []byte](text T) rune {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
 		return -1
@@ -58,6 +59,7 @@ func escapeUnit[T string | []byte](text T) rune {
 }
 
 // textEquals reports whether valid string text (without the quotes) decodes to name.
+// escaped: text may have escapes.
 func textEquals(text []byte, escaped bool, name string) bool {
 	if !escaped {
 		return string(text) == name
@@ -74,7 +76,7 @@ func textEquals(text []byte, escaped bool, name string) bool {
 	return len(text) == 0
 }
 
-// decodeText decodes valid string text (without the quotes). Lone
+// decodeText returns what valid string text (without the quotes) stands for. Lone
 // surrogates, which a Go string cannot hold, become U+FFFD.
 func decodeText(text []byte) string {
 	out := make([]byte, 0, len(text))

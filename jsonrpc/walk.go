@@ -33,9 +33,9 @@ func Elements(array []byte) iter.Seq2[int, []byte] {
 
 // Member is one member of a JSON object.
 type Member struct {
-	Key   string // decoded
-	Value []byte // raw; not to be changed
-	At    int    // the offset of Value in the object
+	Key   string // the key, decoded
+	Value []byte // the value as raw JSON; not to be changed
+	At    int    // the offset of Value in the object that Members was called with
 }
 
 // Members returns the members of a JSON object in order, also those whose keys
@@ -65,8 +65,10 @@ func Lookup(object []byte, key string) []byte {
 // Object is the params or the result of a message. To walk over the members of a long
 // Object costs little: the longest member, and the _meta of params, are not scanned again.
 type Object struct {
-	raw                []byte
-	longestValue, meta span // of the Message, relative to raw
+	raw []byte // its JSON
+	// longestValue and meta are those of the Message, as offsets in raw; zero:
+	// unknown, or not in this Object.
+	longestValue, meta span
 }
 
 // ParamsObject returns the params. It has no members if the params are not an object.
@@ -79,7 +81,7 @@ func (m *Message) ResultObject() Object {
 	return Object{raw: m.Result(), longestValue: m.longestValue.within(m.outcome)}
 }
 
-// Members is the function Members for this Object.
+// Members returns the members of the Object in order, as the function Members does.
 func (o Object) Members() iter.Seq[Member] {
 	return func(yield func(Member) bool) {
 		if len(o.raw) == 0 || o.raw[0] != '{' {
@@ -99,7 +101,8 @@ func (o Object) Members() iter.Seq[Member] {
 	}
 }
 
-// skipKnown moves the scanner to the end of the value that begins here.
+// skipKnown moves s, which scans o, to the end of the value that begins at its pos. It
+// does not scan a value whose span o knows.
 func (o Object) skipKnown(s *scanner) {
 	if o.meta.end > 0 && s.pos == int(o.meta.start) {
 		s.pos = int(o.meta.end)
@@ -108,7 +111,8 @@ func (o Object) skipKnown(s *scanner) {
 	s.skipKnown(o.longestValue)
 }
 
-// Without is the function Without for this Object.
+// Without returns the Object's JSON without the members of these keys, as the function
+// Without does.
 func (o Object) Without(keys ...string) []byte {
 	var list [maxCuts]cut
 	cuts, _ := o.findCuts(list[:0], keys)
@@ -124,7 +128,8 @@ func (o Object) Without(keys ...string) []byte {
 	return append(out, o.raw[from:]...)
 }
 
-// textOf decodes the text of a string.
+// textOf decodes string text (without the quotes); escaped: it has escapes. For
+// well-known texts it allocates nothing.
 func textOf(text []byte, escaped bool) string {
 	if f := fieldOf(text, escaped); f != fieldOther {
 		return fieldNames[f] // saves the allocation

@@ -53,22 +53,25 @@ func AppendEvent(dst []byte, e Event) []byte {
 	return append(dst, '\n')
 }
 
-// AppendHead appends what goes before e's data when that is written without
-// being copied: one line, whose end is Tail. e.Data itself is ignored.
+// AppendHead appends the fields before e's data and "data: ", for a caller that writes
+// the data itself, so that it is not copied: one line, and then Tail. e.Data is
+// ignored.
 //
 //	write(AppendHead(nil, Event{ID: id})); write(line); write(Tail)
 //
-// writes what AppendEvent makes of Event{ID: id, Data: line}, if line is not
-// empty and holds no line break.
+// writes what AppendEvent makes of Event{ID: id, Data: line}, if line is not empty and
+// holds no line break.
 func AppendHead(dst []byte, e Event) []byte {
 	dst, _ = appendHead(dst, e)
 	return append(dst, "data: "...)
 }
 
-// Tail ends the data field and the event that AppendHead has begun.
+// Tail is to be written after the line of data that follows AppendHead: it ends that
+// line and the event.
 const Tail = "\n\n"
 
-// appendHead appends the fields before the data.
+// appendHead appends the fields that go before the data: event, id and retry, as far
+// as e has them. hasID: an id field was written.
 func appendHead(dst []byte, e Event) (longer []byte, hasID bool) {
 	if e.Name != "" && isOneLine(e.Name) {
 		dst = appendField(dst, "event: ", e.Name)
@@ -100,19 +103,23 @@ func AppendComment(dst []byte, text string) []byte {
 	return dst
 }
 
-// lineBreaks makes every line break a "\n".
+// lineBreaks replaces "\r\n" and "\r" by "\n".
 var lineBreaks = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
+// isOneLine reports whether s has no CR, LF or NUL, so that it can be the value of a
+// field.
 func isOneLine(s string) bool { return !strings.ContainsAny(s, "\r\n\x00") }
 
+// appendField appends one line: field, which ends in ": ", value, and a line feed.
 func appendField(dst []byte, field, value string) []byte {
 	dst = append(dst, field...)
 	dst = append(dst, value...)
 	return append(dst, '\n')
 }
 
-// appendData writes the space after the colon, because a reader takes one
-// away: a line that itself begins with a space survives.
+// appendData appends data as data fields, one for each of its lines. The space after
+// the colon is written because a reader takes one away: a line that itself begins with
+// a space survives.
 func appendData(dst, data []byte) []byte {
 	if bytes.IndexByte(data, '\r') >= 0 {
 		data = []byte(lineBreaks.Replace(string(data)))
@@ -132,4 +139,5 @@ func appendData(dst, data []byte) []byte {
 	}
 }
 
+// newline is a line feed, to split data at.
 var newline = []byte("\n")

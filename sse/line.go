@@ -7,15 +7,19 @@ import (
 )
 
 const (
-	smallBufferSize = 4 << 10 // what an idle stream holds
-	maxPooledSize   = 4 << 20 // a buffer above this goes to the garbage collector
-	maxEmptyReads   = 100     // reads of nothing, without an error, before giving up
+	smallBufferSize = 4 << 10 // size of a lineReader's first buffer, which it goes back to between large events
+	maxPooledSize   = 4 << 20 // a larger buffer is not put into the pool buffers
+	// how many reads in a row may give no byte and no error; then the stream ends with
+	// io.ErrNoProgress
+	maxEmptyReads = 100
 )
 
-// buffers holds the buffers of lines that did not fit into a small one, so
-// that a stream of large events does not allocate one for each.
-var buffers sync.Pool // of *[]byte
+// buffers is the pool of the buffers of lines that did not fit into a small one, so
+// that a stream of large events does not allocate one for each. Its elements are
+// *[]byte.
+var buffers sync.Pool
 
+// bom is the byte order mark in UTF-8, which may stand at the beginning of a stream.
 var bom = []byte("\xEF\xBB\xBF")
 
 // lineReader cuts a stream into lines that end by LF, CR or CRLF.
@@ -24,22 +28,24 @@ var bom = []byte("\xEF\xBB\xBF")
 // the search for each byte has come, so that no byte is searched twice for the
 // same one however small the reads are, and whichever of the two ends lines.
 type lineReader struct {
-	r   io.Reader
-	err error // of r, returned when buf has no more whole line
+	r   io.Reader // the stream
+	err error     // how reading r has ended; returned once buf has no more whole line; nil: it has not
 
+	// buf is small or *big. buf[start:end] is what was read and not yet returned.
 	buf        []byte
 	start, end int
 	noLFBefore int // buf[start:noLFBefore] holds no '\n'
 	noCRBefore int // buf[start:noCRBefore] holds no '\r'; noCRBefore <= noLFBefore
 
-	startTrimmed bool // the stream's first bytes were seen: a BOM was cut off
+	startTrimmed bool // the beginning of the stream was looked at, and a BOM there was dropped
 	afterCR      bool // the last line ended by CR: an LF that follows belongs to it
-	skipping     bool // the rest of the line is not wanted
+	skipping     bool // what comes up to the end of the line is dropped
 
-	small []byte  // the buffer of smallBufferSize
-	big   *[]byte // where buf is from when it is not small
+	small []byte  // the buffer that is used while no line is long
+	big   *[]byte // the larger buffer that is used for a long line; nil: buf is small
 }
 
+// newLineReader returns a lineReader of r with a small buffer.
 func newLineReader(r io.Reader) lineReader {
 	small := make([]byte, smallBufferSize)
 	return lineReader{r: r, buf: small, small: small}
@@ -91,7 +97,8 @@ func (l *lineReader) trimStart() {
 	}
 }
 
-// cutLine takes a whole line from the buffer, if there is one.
+// cutLine returns the next whole line without its end, and goes on behind it; ok is
+// false if the buffer has no whole line.
 func (l *lineReader) cutLine() (line []byte, ok bool) {
 	l.noLFBefore = indexFrom(l.buf[:l.end], max(l.noLFBefore, l.start), '\n')
 	l.noCRBefore = indexFrom(l.buf[:l.noLFBefore], max(l.noCRBefore, l.start), '\r')
@@ -115,9 +122,9 @@ func indexFrom(b []byte, from int, c byte) int {
 	return from + i
 }
 
-// makeRoom makes room for more input without a larger buffer. It moves bytes
-// only where that frees at least half of the buffer, which keeps the work
-// linear. It reports false when the buffer must grow.
+// makeRoom makes room for more input in the buffer that there is, or in the small one.
+// It moves bytes only where that frees at least half of the buffer, which keeps the
+// work linear. It returns false when the buffer must grow (grow).
 func (l *lineReader) makeRoom() bool {
 	unread := l.end - l.start
 	switch {
@@ -135,7 +142,7 @@ func (l *lineReader) makeRoom() bool {
 	return true
 }
 
-// grow doubles the buffer at least.
+// grow goes over to a buffer of at least twice the size.
 func (l *lineReader) grow() {
 	size := 2 * len(l.buf)
 	big, _ := buffers.Get().(*[]byte)
@@ -147,8 +154,8 @@ func (l *lineReader) grow() {
 	l.big = big
 }
 
-// shrink goes back to the small buffer, if what is unread fits into it or will
-// never be read.
+// shrink goes back to the small buffer. It keeps what is unread, which must fit; after
+// the end of the stream it drops that.
 func (l *lineReader) shrink() {
 	if l.err != nil {
 		l.start = l.end
@@ -170,13 +177,15 @@ func (l *lineReader) moveTo(buf []byte) {
 	l.buf = buf
 }
 
-// skipRest drops what the buffer holds and all of the line that is to come.
+// skipRest drops the line that next has returned in part: what the buffer holds, and
+// what is to come up to its end.
 func (l *lineReader) skipRest() {
 	l.start = l.end
 	l.skipping = true
 }
 
-// read reads once, or more often while the reader gives nothing.
+// read reads from the stream into the buffer: once, or again while the stream gives
+// neither a byte nor an error (maxEmptyReads). It sets err.
 func (l *lineReader) read() {
 	for range maxEmptyReads {
 		n, err := l.r.Read(l.buf[l.end:])

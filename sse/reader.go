@@ -21,16 +21,16 @@ var ErrTooLarge = errors.New("sse: event is larger than the limit")
 // passed on as they came, where a browser would put U+FFFD in the place of
 // invalid UTF-8; and an event has a size limit.
 type Reader struct {
-	in       lineReader
-	maxEvent int // bytes
+	in       lineReader // cuts the stream into lines
+	maxEvent int        // the longest data, id and name of an event, in bytes
 
-	lastID   string        // last event id: that of the last event that was complete
-	retry    time.Duration // reconnection time
-	hasRetry bool
+	lastID   string        // what LastEventID returns: the id in force at the last event that was complete
+	retry    time.Duration // the delay of the last valid retry field, which Reader.Retry returns
+	hasRetry bool          // there was a valid retry field
 
-	event          Event // the event being read
+	event          Event // the event whose fields are being read
 	isDispatchable bool  // event has an id or a data field, so Next returns it
-	tooLarge       bool  // event is over the limit: no data is kept
+	tooLarge       bool  // event is over the limit: its data is dropped, and Next returns ErrTooLarge with it
 }
 
 // NewReader returns a Reader of r. An event whose data, or whose id or name,
@@ -78,8 +78,9 @@ func (r *Reader) Next() (Event, error) {
 	}
 }
 
-// handlePartialLine decides about a line that fills the buffer and is not at its end:
-// read on only if the line is wanted and can still be within the limit.
+// handlePartialLine is called with the beginning of a line that fills the buffer. It
+// makes the buffer larger if the line is data, an id or a name and can still be within
+// the limit. Otherwise it has the rest of the line skipped.
 func (r *Reader) handlePartialLine(line []byte) {
 	name, value := splitField(line)
 	switch string(name) {
@@ -102,8 +103,8 @@ func (r *Reader) handlePartialLine(line []byte) {
 	r.in.grow()
 }
 
-// processField processes one line that is not empty. Names are matched exactly, in
-// case too.
+// processField takes the field in a line that is not empty into the event being read.
+// Names are matched exactly, in case too. Unknown fields and comments do nothing.
 func (r *Reader) processField(line []byte) {
 	name, value := splitField(line)
 	switch string(name) {
@@ -138,7 +139,8 @@ func (r *Reader) processField(line []byte) {
 	}
 }
 
-// checkSize drops the event if n more bytes of data make it too large.
+// checkSize drops the data of the event being read (dropEvent) if n more bytes of data
+// make it larger than maxEvent.
 func (r *Reader) checkSize(n int) {
 	if r.event.Data != nil {
 		n += len(r.event.Data) + 1
@@ -148,14 +150,15 @@ func (r *Reader) checkSize(n int) {
 	}
 }
 
-// dropEvent forgets the data of an event that is too large; the rest of it is not kept.
+// dropEvent notes that the event being read is too large, and forgets its data; no
+// more data of it is kept.
 func (r *Reader) dropEvent() {
 	r.tooLarge = true
 	r.event.Data = nil
 }
 
-// addData keeps one line of data. The first gets exactly the memory it needs:
-// nearly every event of MCP has one line.
+// addData appends one line of data to the event being read. The first gets exactly the
+// memory it needs: nearly every event of MCP has one line.
 func (r *Reader) addData(line []byte) {
 	if r.event.Data == nil {
 		r.event.Data = make([]byte, len(line))
@@ -166,7 +169,8 @@ func (r *Reader) addData(line []byte) {
 	r.event.Data = append(r.event.Data, line...)
 }
 
-// dispatch returns the event that is complete now, and begins the next one.
+// dispatch returns the event that a blank line has completed, with ErrTooLarge if it
+// was too large. Its id becomes the last event id, and the next event begins.
 func (r *Reader) dispatch() (Event, error) {
 	e := r.event
 	if e.HasID {
@@ -180,8 +184,10 @@ func (r *Reader) dispatch() (Event, error) {
 	return e, err
 }
 
-// splitField splits a line at its first colon and takes one space from the
-// value. A line without a colon is a name; a comment has an empty name.
+// splitField splits a line at its first colon into the field's name and value, without
+// one space at the beginning of the value. A line without a colon is a name with a nil
+// value; a comment has an empty name. A name longer than any known field may be
+// returned as the whole line.
 func splitField(line []byte) (name, value []byte) {
 	// The longest name that means anything is "event" or "retry".
 	i := bytes.IndexByte(line[:min(len(line), len("event:"))], ':')
@@ -206,8 +212,9 @@ func eventName(b []byte) string {
 	return string(b)
 }
 
-// parseRetry takes ASCII digits only. A number too large for a Duration
-// becomes the largest Duration of whole milliseconds.
+// parseRetry parses the value of a retry field, in milliseconds; ok is false unless it
+// is made of ASCII digits only. A number too large for a Duration becomes the largest
+// Duration of whole milliseconds.
 func parseRetry(b []byte) (time.Duration, bool) {
 	const most = math.MaxInt64 / int64(time.Millisecond)
 	var ms int64
