@@ -21,7 +21,8 @@ func Append(dst []byte, r *Record) []byte {
 	return (*memberCache)(nil).appendLine(dst, r)
 }
 
-// appendLine is Append with a cache; c may be nil: there is none.
+// appendLine appends the line of a record, with its line feed. c keeps the members that many records share; nil: all are made
+// anew.
 func (c *memberCache) appendLine(dst []byte, r *Record) []byte {
 	w := objectWriter{append(dst, LinePrefix[:len(LinePrefix)-1]...)}
 	w.uint(`,"seq":`, r.Seq)
@@ -56,13 +57,14 @@ func (c *memberCache) appendLine(dst []byte, r *Record) []byte {
 	return append(w.dst, '}', '\n')
 }
 
-// subject is the part of a record that many records have in common.
+// subject is the part of a record that is the same in many records. Its fields are those of Record.
 type subject struct {
 	kind                         Kind
 	era, transport, method, name string
 }
 
-// memberCache keeps the members, in JSON, of the latest subjects: there are few different ones. The zero value is empty.
+// memberCache keeps the JSON members that were made of the latest subjects: there are few different ones. The zero value is
+// empty.
 type memberCache [32]struct {
 	of      subject
 	members []byte
@@ -71,7 +73,7 @@ type memberCache [32]struct {
 // maxCachedSubject is how long the members of a subject may be, in bytes, for a memberCache to keep them.
 const maxCachedSubject = 256
 
-// subject writes the members of a subject.
+// subject writes the members of a subject: those that c keeps, or else new ones, which c then keeps. A nil c keeps none.
 func (c *memberCache) subject(w *objectWriter, s subject) {
 	if c == nil {
 		w.subject(&s)
@@ -89,10 +91,13 @@ func (c *memberCache) subject(w *objectWriter, s subject) {
 	}
 }
 
-// objectWriter appends members to an object, each with a comma before it. A member with the zero value is left out.
-type objectWriter struct{ dst []byte }
+// objectWriter appends members to a JSON object, each with a comma before it. A member with the zero value is left out. The
+// argument name of its methods is the key in quotes, with the comma before it and the colon behind it.
+type objectWriter struct {
+	dst []byte // what was written so far
+}
 
-// subject writes the members of a subject.
+// subject writes the members of a subject, without a cache.
 func (w *objectWriter) subject(s *subject) {
 	w.text(`,"kind":`, string(s.kind))
 	w.text(`,"era":`, s.era)
@@ -101,10 +106,10 @@ func (w *objectWriter) subject(s *subject) {
 	w.text(`,"name":`, s.name)
 }
 
-// key begins a member. name has the comma before it, and the colon behind it.
+// key begins a member: it appends name, which is `,"KEY":`.
 func (w *objectWriter) key(name string) { w.dst = append(w.dst, name...) }
 
-// end makes an object of the members from begin on.
+// end makes an object of the members that were appended since dst was begin bytes long: their first comma becomes the brace.
 func (w *objectWriter) end(begin int) {
 	if len(w.dst) == begin {
 		w.dst = append(w.dst, ',')
@@ -113,6 +118,7 @@ func (w *objectWriter) end(begin int) {
 	w.dst = append(w.dst, '}')
 }
 
+// text writes a member that is a string; "": nothing.
 func (w *objectWriter) text(name, value string) {
 	if value != "" {
 		w.key(name)
@@ -120,7 +126,7 @@ func (w *objectWriter) text(name, value string) {
 	}
 }
 
-// hopAndDir writes where a message passed, and where it goes.
+// hopAndDir writes the members "hop" and "dir": where a message passed, and where it goes.
 func (w *objectWriter) hopAndDir(hop, dir string) {
 	switch {
 	case hop == Downstream && dir == ToServer: // each message has one of these
@@ -137,6 +143,7 @@ func (w *objectWriter) hopAndDir(hop, dir string) {
 	}
 }
 
+// int writes a member that is a number; 0: nothing.
 func (w *objectWriter) int(name string, value int64) {
 	if value != 0 {
 		w.key(name)
@@ -144,6 +151,7 @@ func (w *objectWriter) int(name string, value int64) {
 	}
 }
 
+// uint writes a member that is a number without a sign; 0: nothing.
 func (w *objectWriter) uint(name string, value uint64) {
 	if value != 0 {
 		w.key(name)
@@ -151,6 +159,7 @@ func (w *objectWriter) uint(name string, value uint64) {
 	}
 }
 
+// bool writes a member that is true; false: nothing.
 func (w *objectWriter) bool(name string, value bool) {
 	if value {
 		w.key(name)
@@ -158,7 +167,7 @@ func (w *objectWriter) bool(name string, value bool) {
 	}
 }
 
-// micros writes a duration in microseconds. One of less than a microsecond is written as 0, and not left out.
+// micros writes a duration as a number of microseconds; 0: nothing. A shorter duration than a microsecond is written as 0.
 func (w *objectWriter) micros(name string, d time.Duration) {
 	if d != 0 {
 		w.key(name)
@@ -166,7 +175,7 @@ func (w *objectWriter) micros(name string, d time.Duration) {
 	}
 }
 
-// time writes a time in UTC with microseconds. It is many times as quick as Time.AppendFormat.
+// time writes a time in UTC with microseconds; zero: nothing. It is many times as quick as Time.AppendFormat.
 func (w *objectWriter) time(name string, t time.Time) {
 	if t.IsZero() {
 		return
@@ -184,16 +193,16 @@ func (w *objectWriter) time(name string, t time.Time) {
 	w.dst = append(d, 'Z', '"')
 }
 
-// secondText is how a second is spelled. Thousands of records have the same.
+// secondText is a second and how it is spelled. Thousands of records have the same.
 type secondText struct {
-	unix int64
-	text string
+	unix int64  // the second, since 1970
+	text string // the second in UTC, as appendSecond writes it
 }
 
-// lastSecond is the second that was spelled last; nil: none was.
+// lastSecond is the second that objectWriter.time has spelled last; nil: none was.
 var lastSecond atomic.Pointer[secondText]
 
-// appendSecond appends a time in UTC without its fraction.
+// appendSecond appends a time, which is in UTC, up to its second: "2026-01-02T03:04:05".
 func appendSecond(d []byte, t time.Time) []byte {
 	year, month, day := t.Date()
 	hour, minute, second := t.Clock()
@@ -205,7 +214,7 @@ func appendSecond(d []byte, t time.Time) []byte {
 	return appendDigits(append(d, ':'), second, 2)
 }
 
-// appendDigits appends n with leading zeros; width is at most 6.
+// appendDigits appends n in width digits, with leading zeros; width is at most 6.
 func appendDigits(dst []byte, n, width int) []byte {
 	at := len(dst)
 	dst = append(dst, "000000"[:width]...)
@@ -216,6 +225,7 @@ func appendDigits(dst []byte, n, width int) []byte {
 	return dst
 }
 
+// list writes a member that is an array of strings; without values: nothing.
 func (w *objectWriter) list(name string, values []string) {
 	if len(values) == 0 {
 		return
@@ -224,6 +234,7 @@ func (w *objectWriter) list(name string, values []string) {
 	w.dst = appendStrings(w.dst, values)
 }
 
+// appendStrings appends a JSON array of values, of which there is at least one.
 func appendStrings(dst []byte, values []string) []byte {
 	for i, v := range values {
 		dst = append(dst, "[,"[min(i, 1)])
@@ -232,8 +243,9 @@ func appendStrings(dst []byte, values []string) []byte {
 	return append(dst, ']')
 }
 
-// body writes a text: as it stands if it is a whole message in one line, else as a string. It is Base64
-// if the text is not UTF-8, or is long and would be longer as a string.
+// body writes the text of a Body. message: it is that of a message, which stands there as it is ("msg") if it is whole, valid
+// and in one line. Other texts become a string ("raw"), or Base64 ("b64") if they are not UTF-8, or are long and would be
+// longer as a string.
 func (w *objectWriter) body(b *Body, message bool) {
 	switch {
 	case b.Text == nil:
@@ -257,7 +269,8 @@ func (w *objectWriter) body(b *Body, message bool) {
 	}
 }
 
-// isShorterInBase64 reports whether a text is longer as a string than in Base64. It is false for texts up to 1 MiB.
+// isShorterInBase64 reports whether a text is shorter in Base64 than as a JSON string, because of its escapes. It is false for
+// texts up to 1 MiB.
 func isShorterInBase64(text []byte) bool {
 	if len(text) <= 1<<20 {
 		return false
@@ -274,16 +287,19 @@ func isShorterInBase64(text []byte) bool {
 	return more > len(text)/3
 }
 
+// hasLineBreak reports whether there is an LF or CR in a text.
 func hasLineBreak(text []byte) bool {
 	return bytes.IndexByte(text, '\n') >= 0 || bytes.IndexByte(text, '\r') >= 0
 }
 
+// base64 appends text in Base64 as a JSON string, without a key.
 func (w *objectWriter) base64(text []byte) {
 	w.dst = append(w.dst, '"')
 	w.dst = base64.StdEncoding.AppendEncode(w.dst, text)
 	w.dst = append(w.dst, '"')
 }
 
+// exchange writes the member "http" with the members of an Exchange.
 func (w *objectWriter) exchange(x *Exchange) {
 	w.key(`,"http":`)
 	begin := len(w.dst)
@@ -308,7 +324,8 @@ func (w *objectWriter) exchange(x *Exchange) {
 	w.end(begin)
 }
 
-// header writes headers in the order of their names. rendered is the member's value, already made; nil: it is made of h.
+// header writes headers in the order of their names; none: nothing. rendered is the member's value, already made; empty: it is
+// made of h.
 func (w *objectWriter) header(name string, h http.Header, rendered []byte) {
 	if len(rendered) > 0 {
 		w.key(name)
@@ -326,6 +343,7 @@ func (w *objectWriter) header(name string, h http.Header, rendered []byte) {
 	w.dst = append(w.dst, '}')
 }
 
+// event writes the member "event" with the members of an Event.
 func (w *objectWriter) event(e *Event) {
 	w.key(`,"event":`)
 	begin := len(w.dst)
@@ -347,7 +365,7 @@ func (w *objectWriter) event(e *Event) {
 	w.end(begin)
 }
 
-// needsNoEscape are the ASCII characters that appendString does not escape.
+// needsNoEscape is true for the ASCII characters that appendString does not escape.
 var needsNoEscape = func() (all [256]bool) {
 	for c := 0x20; c < 0x7f; c++ {
 		all[c] = c != '"' && c != '\\'
@@ -355,7 +373,7 @@ var needsNoEscape = func() (all [256]bool) {
 	return all
 }()
 
-// isPlain reports whether a text is all ASCII and stands in a JSON string as it is.
+// isPlain reports whether a text is all ASCII and needs no escape in a JSON string.
 func isPlain(text []byte) bool {
 	const each, high = 0x0101010101010101, 0x8080808080808080
 	for ; len(text) >= 8; text = text[8:] {

@@ -40,7 +40,7 @@ func (r *Record) Redact(d *redact.Redactor) {
 	}
 }
 
-// redactHeaders returns headers without secrets, and adds the names of those that had some to Redacted, behind prefix.
+// redactHeaders returns a copy of h without secrets, and adds to Redacted, behind prefix, the names of headers that had some.
 func (r *Record) redactHeaders(d *redact.Redactor, h http.Header, prefix string) http.Header {
 	clean := make(http.Header, len(h))
 	for _, name := range slices.Sorted(maps.Keys(h)) {

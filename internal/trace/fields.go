@@ -14,15 +14,15 @@ type sortedFields []headerField
 // headerField is a header that has a value. It keeps the last member of JSON that was made of it, if the header had one value
 // that is not long.
 type headerField struct {
-	name string
+	name string // canonical name of the header
 
-	clean     *redact.CleanMark // of the Redactor when member was made; nil: there is no member
-	value     []byte            // that member was made of
-	member    []byte            // without secrets
+	clean     *redact.CleanMark // the Redactor's CleanMark when member was made; nil: there is no member
+	value     []byte            // the header's value of which member was made
+	member    []byte            // the header as a member of JSON, without secrets
 	hadSecret bool              // there was a secret in value
 }
 
-// set makes f the headers that have values.
+// set makes f the headers of h that have values, sorted by name.
 func (f *sortedFields) set(h http.Header) {
 	*f = (*f)[:0]
 	for name, values := range h {
@@ -33,19 +33,17 @@ func (f *sortedFields) set(h http.Header) {
 	slices.SortFunc(*f, func(a, b headerField) int { return strings.Compare(a.name, b.name) })
 }
 
-// maxCachedFieldBytes is how long a header, name and value, may be for its member to be kept. maxCachedFields is how many
-// headers sortedFields may have to be kept.
 const (
-	maxCachedFieldBytes = 128
-	maxCachedFields     = 32
+	maxCachedFieldBytes = 128 // how long a header, name and value together, may be for headerField to keep its member
+	maxCachedFields     = 32  // how many headers an exchange may have for recentFields to keep them
 )
 
-// isShort reports whether the fields may be kept in recentFields.
+// isShort reports whether recentFields may keep these fields: they are few, and their names not long.
 func (f sortedFields) isShort() bool {
 	return len(f) <= maxCachedFields && !slices.ContainsFunc(f, func(one headerField) bool { return len(one.name) > maxCachedFieldBytes })
 }
 
-// appendField appends a header as a member. shown returns what is written of a value.
+// appendField appends a header to dst as a member of JSON. shown returns what is written in place of a value.
 func appendField(dst []byte, name string, values []string, shown func(value string) string) []byte {
 	dst = append(appendString(dst, name), ':')
 	if len(values) == 1 { // one value is a string
@@ -60,19 +58,18 @@ func appendField(dst []byte, name string, values []string, shown func(value stri
 // recentFields are the headers that exchanges had lately: most have the names of one of them, and many have its values. The zero
 // value is empty.
 type recentFields struct {
-	all  [8]sortedFields
-	next int // index in all of what is replaced next
+	all  [8]sortedFields // without order
+	next int             // index in all of the element that is replaced next
 }
 
-// inRequest and inResponse begin the paths of headers in Record.Redacted.
 const (
-	inRequest     = "http.req."
-	inResponse    = "http.resp."
-	sessionHeader = "Mcp-Session-Id"
+	inRequest     = "http.req."      // begins the path of a request's header in Record.Redacted
+	inResponse    = "http.resp."     // begins the path of a reply's header in Record.Redacted
+	sessionHeader = "Mcp-Session-Id" // the header with the session id, which is always taken out
 )
 
-// headerJSON returns headers without secrets, as they stand in the line; nil: there are none. It adds the names of those that had
-// secrets to Redacted, behind prefix. The bytes are good until reset.
+// headerJSON returns headers without secrets, as they stand in the line; nil: there are none. It adds the paths of headers that
+// had secrets, which begin with prefix, to Redacted. The bytes are good until reset.
 func (m *recordMaker) headerJSON(d *redact.Redactor, h http.Header, prefix string) []byte {
 	if len(h) == 0 {
 		return nil
@@ -96,7 +93,8 @@ func (m *recordMaker) headerJSON(d *redact.Redactor, h http.Header, prefix strin
 	return m.headers[from:len(m.headers):len(m.headers)]
 }
 
-// appendFields appends the headers that f names. false: one of them has no value in h, and nothing is appended.
+// appendFields appends the headers that f names, with their values in h and without secrets, to m.headers. false: one of them
+// has no value in h, and nothing is appended.
 func (m *recordMaker) appendFields(d *redact.Redactor, f sortedFields, h http.Header, prefix string) bool {
 	from, redacted := len(m.headers), len(m.Redacted)
 	for i := range f {
@@ -114,7 +112,7 @@ func (m *recordMaker) appendFields(d *redact.Redactor, f sortedFields, h http.He
 	return true
 }
 
-// appendHeader appends one header, as it stands in the line. taken: there was a secret in it.
+// appendHeader appends one header without secrets to m.headers, as a member of JSON. taken: there was a secret in it.
 func (m *recordMaker) appendHeader(d *redact.Redactor, f *headerField, values []string) (taken bool) {
 	clean := d.CleanMark() // asked for each header: meanwhile something may have been learned
 	if f.clean == clean && len(values) == 1 && string(f.value) == values[0] {
@@ -133,7 +131,7 @@ func (m *recordMaker) appendHeader(d *redact.Redactor, f *headerField, values []
 	return taken
 }
 
-// listRedacted adds a header in which there was a secret to Redacted.
+// listRedacted adds to Redacted the path of a header in which there was a secret: prefix and the header's name.
 func (m *recordMaker) listRedacted(prefix, name string) {
 	path := ""
 	switch {

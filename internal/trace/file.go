@@ -13,61 +13,60 @@ import (
 
 // FileOptions bound a File. The zero value works.
 type FileOptions struct {
-	MaxText  int   // of one message, in bytes. 0: DefaultFileMaxText; below 0: all of it
-	NoText   bool  // no text of messages at all
-	MaxBytes int64 // of one file; 0: DefaultFileMaxBytes; below 0: there is only one
-	MaxFiles int   // how many there are at most; 0: DefaultMaxFiles
+	MaxText  int   // how much text of one message is written at most, in bytes; 0: DefaultFileMaxText; below 0: all of it
+	NoText   bool  // no text of messages is written; MaxText does not count
+	MaxBytes int64 // how long one file may be; 0: DefaultFileMaxBytes; below 0: there is only one, without limit
+	MaxFiles int   // how many files there are at most, with the one that is written to; 0: DefaultMaxFiles
 
 	// OnError is told of an error of the file, in a goroutine of the File's, and then of no other until lines were written again.
 	// It is also told each time that a full file cannot be renamed (ErrNotRenamed). nil: nobody is told.
 	OnError func(err error)
 }
 
-// The defaults of FileOptions.
 const (
-	DefaultFileMaxText  = 1 << 20
-	DefaultFileMaxBytes = 64 << 20
-	DefaultMaxFiles     = 4
+	DefaultFileMaxText  = 1 << 20  // the default of FileOptions.MaxText
+	DefaultFileMaxBytes = 64 << 20 // the default of FileOptions.MaxBytes
+	DefaultMaxFiles     = 4        // the default of FileOptions.MaxFiles
 )
 
-// What may wait to be written. One line may always wait, however long.
 const (
-	maxQueuedBytes = 8 << 20
-	maxQueuedLines = 16 << 10
+	maxQueuedBytes = 8 << 20  // how long the lines may be together that wait to be written; one line may always wait
+	maxQueuedLines = 16 << 10 // how many lines may wait to be written
 )
 
-// minSpareBytes is up to which size memory for lines is always used again, also if there was little to write.
+// minSpareBytes is the size up to which the memory of written lines is always used again; larger memory only if much of it was
+// used.
 const minSpareBytes = 256 << 10
 
-// batchDelay is how long lines may wait for others that are written with them. A write for each of them would
-// cost more than all else.
+// batchDelay is how long a line waits for others that are written together with it. A write for each of them would cost more
+// than all else.
 const batchDelay = 10 * time.Millisecond
 
 // File is a Sink that writes lines to a file. Lines that come faster than they can be written are left out, and
 // the line of a Gap stands in their place. When the file NAME is full it becomes NAME.1, and the older ones NAME.2
 // and so on; so does a file NAME that is there when the File is made. Its methods may be called concurrently.
 type File struct {
-	path string // of the file that is written to
-	opts FileOptions
+	path string      // name of the file that is written to
+	opts FileOptions // with the defaults set
 
-	mu            sync.Mutex
-	queuedLines   []byte // what waits to be written
-	queuedCount   int    // how many lines that is, without those of Gaps
-	skippedBefore uint64 // how many lines were left out since the last of queuedLines
-	lostLines     uint64 // all that were left out, or could not be written
-	spareBuffer   []byte // memory for queuedLines
-	closed        bool
+	mu            sync.Mutex // guards what follows, down to closed
+	queuedLines   []byte     // the lines that wait to be written
+	queuedCount   int        // how many lines queuedLines has, without those of Gaps
+	skippedBefore uint64     // how many lines were left out since the last one was added to queuedLines
+	lostLines     uint64     // how many lines in all were left out, or may not have been written
+	spareBuffer   []byte     // memory for the next queuedLines
+	closed        bool       // Close was called
 
 	wake       chan struct{} // holds one element when there is something to write, or it is the end
-	flushNow   chan struct{} // holds one element when the writer should not wait for more
+	flushNow   chan struct{} // holds one element when run should not wait for more lines
 	writerDone chan struct{} // closed when run has returned
 
 	// The rest belongs to run.
-	file        *os.File // nil: it could not be opened again
-	size        int64    // how much was written to file since it was opened
+	file        *os.File // the file that is written to; nil: it could not be opened again
+	size        int64    // how much was written to file since it was opened, in bytes
 	hasFailed   bool     // an error was reported, and no lines were written since
-	partialLine bool     // the last line in the file may have no end
-	err         error    // the last one; see Close
+	partialLine bool     // the last line in file may have no end, because a write failed
+	err         error    // the last error that there was, which Close returns
 }
 
 // NewFile makes a file, which only its owner may read, and starts the goroutine that writes to it. Close must be called.
@@ -95,17 +94,17 @@ func NewFile(name string, o FileOptions) (*File, error) {
 	return f, nil
 }
 
-// MaxText implements Sink.
+// MaxText returns how many bytes of the text of a message the File wants in a line; below 0: all. It implements Sink.
 func (f *File) MaxText() int { return f.opts.MaxText }
 
-// Lost returns how many lines are missing in the files, or may be.
+// Lost returns how many lines are missing in the files, or may be: they came too fast or too late, or were not written.
 func (f *File) Lost() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.lostLines
 }
 
-// Put implements Sink.
+// Put queues a line to be written, or leaves it out if too much waits; it implements Sink.
 func (f *File) Put(line []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -124,7 +123,7 @@ func (f *File) Put(line []byte) {
 	}
 }
 
-// PutGap implements Sink.
+// PutGap notes that n lines are missing before the next one: the line of a Gap will say so. It implements Sink.
 func (f *File) PutGap(n uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -140,7 +139,7 @@ func (f *File) appendGap() {
 	}
 }
 
-// wake puts an element into c, unless there is one already.
+// wake puts an element into c, whose reader waits for one, unless c is full.
 func wake(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -220,13 +219,15 @@ func (f *File) writeLines(lines []byte, count int) {
 	}
 }
 
+// writeText writes text to file, and adds its length to size.
 func (f *File) writeText(text []byte) error {
 	n, err := f.file.Write(text)
 	f.size += int64(n)
 	return err
 }
 
-// reportFailure notes an error; count is how many lines may be lost by it.
+// reportFailure keeps an error for Close, and tells OnError unless it was told since lines were last written; nil: it does
+// nothing. count is how many lines may be lost by the error.
 func (f *File) reportFailure(err error, count int) {
 	if err == nil {
 		return
@@ -277,8 +278,8 @@ func (f *File) rotate() error {
 	return nil
 }
 
-// renameAll gives the files their next names, up to the first name that is free. So no file is lost if renaming has failed halfway
-// and is tried again. If no name is free, the oldest file is overwritten.
+// renameAll gives the files their next names: NAME becomes NAME.1, NAME.1 becomes NAME.2, up to the first name that is free. So
+// no file is lost if renaming has failed halfway and is tried again. If no name is free, the oldest file is overwritten.
 func (f *File) renameAll() error {
 	last := f.opts.MaxFiles - 1
 	for i := 1; i < last; i++ {
@@ -299,7 +300,7 @@ func (f *File) renameAll() error {
 	return err
 }
 
-// rotatedName returns the name of the ith file; the one that is written to is 0.
+// rotatedName returns the name of the file that was written to i files ago; 0: of the one that is written to.
 func (f *File) rotatedName(i int) string {
 	if i == 0 {
 		return f.path

@@ -11,62 +11,62 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 )
 
-// longTextSize is the size in bytes above which a message is not looked through in the goroutine that carries it.
+// longTextSize is the size in bytes above which the goroutine that carries a message does not look through it for secrets:
+// drainBacklog does.
 const longTextSize = 64 << 10
 
-// What may wait to be recorded: how many records, and how long their texts are, with the copies that lack secrets.
 const (
-	maxBacklog      = 16 << 10
-	maxBacklogBytes = 64 << 20
+	maxBacklog      = 16 << 10 // how many records may wait to be made
+	maxBacklogBytes = 64 << 20 // how long the texts of waiting records may be together, with their copies that lack secrets
 )
 
-// maxUncounted is how many records must wait before the size of clients' headers counts: to measure headers costs more than all
-// else of adding an exchange. A request has 64 KiB of headers at most, so those of maxUncounted hold no more than maxBacklogBytes.
+// maxUncounted is how many records must wait before the size of clients' headers counts for maxBacklogBytes: to measure headers
+// costs more than all else of adding an exchange. A request has 64 KiB of headers at most, so those of maxUncounted hold no
+// more than maxBacklogBytes.
 const maxUncounted = maxBacklogBytes / (64 << 10)
 
-// A record is made after recordDelay at most, or when batchSize of them wait: to make many in a row costs half of what it
-// costs to make each between other work, and whoever makes them takes the CPU from the calls each time that he begins. What
-// batchSize records are made of, about 1 KB each, stays in the second cache of a CPU until they are made.
+// To make many records in a row costs half of what it costs to make each between other work, and whoever makes them takes the CPU
+// from the calls each time that he begins. What batchSize records are made of, about 1 KB each, stays in the second cache of a CPU
+// until they are made.
 const (
-	recordDelay = 10 * time.Millisecond
-	batchSize   = 256
+	recordDelay = 10 * time.Millisecond // how long drainBacklog waits for further records, unless batchSize of them wait
+	batchSize   = 256                   // how many waiting records are made without waiting for more
 )
 
-// Memory for up to minSpareRecords is always kept, and memory for more than maxSpareRecords never.
 const (
-	minSpareRecords = 512
-	maxSpareRecords = 4096
+	minSpareRecords = 512  // giveBack always keeps a queue with room for up to so many records
+	maxSpareRecords = 4096 // giveBack never keeps a queue with room for more records
 )
 
 // backlog is what waits to be made records of, by a goroutine that ends when nothing is left. Most messages have been
 // looked through for secrets before they are added. Long ones have not, nor what comes before those have been looked through:
 // what is found in a long one may be in what follows. The zero value works.
 type backlog struct {
-	maxBytes int          // bytes of queue, at most; 0: maxBacklogBytes
-	unseen   atomic.Int64 // how many messages wait that nobody has looked through
+	maxBytes int          // how large bytes may be; 0: maxBacklogBytes
+	unseen   atomic.Int64 // how many messages wait that nobody has looked through for secrets
 
-	mu       sync.Mutex
+	mu       sync.Mutex      // guards what follows, but for maker
 	queue    []pendingRecord // what waits, the oldest first
-	spare    []pendingRecord // memory for queue
-	bytes    int             // of queue, and of what is being made
-	skipped  uint64          // how many were left out since the last one of queue
-	draining bool            // somebody makes records of what waits
-	drained  chan struct{}   // closed when drainBacklog has returned; nil: it never ran
+	spare    []pendingRecord // memory for the next queue, empty; nil: there is none
+	bytes    int             // sum of pendingRecord.size in queue, and of the records that are being made
+	skipped  uint64          // how many records were left out, because there was no room, since the last one of queue was added
+	draining bool            // drainBacklog runs
+	drained  chan struct{}   // closed when the latest drainBacklog has returned; nil: it never ran
 	maker    recordMaker     // used by drainBacklog alone, without the lock
 	flush    chan struct{}   // holds one element when the records should be made at once; nil: drainBacklog never ran
 }
 
 // pendingRecord is what one record is made of.
 type pendingRecord struct {
-	passed        observe.Passed // a message
-	findings      *findings      // of the message; nil: nobody has looked through it
-	event         observe.Event  // nil: it is a message
-	seq           uint64         // of the event
-	at            time.Time      // when the event was told; zero: it is an Exchange, which has its time
-	sinks         *[]Sink        // that get the line
-	size          int            // as it counts in backlog.bytes
-	unseen        bool           // it counts in backlog.unseen
-	skippedBefore uint64         // how many were left out before it
+	passed        observe.Passed // the message, if event is nil
+	findings      *findings      // what was found in the message; nil: nobody has looked through it for secrets
+	event         observe.Event  // the event that the record is about; nil: it is about passed
+	seq           uint64         // number of the record of an event
+	at            time.Time      // when the event was told; zero: a message or an Exchange, which have their own time
+	sinks         *[]Sink        // those that get the line
+	size          int            // how much it adds to backlog.bytes
+	unseen        bool           // it counts in backlog.unseen: a message that nobody has looked through for secrets
+	skippedBefore uint64         // how many records were left out just before it
 
 	between func() // what Recorder.RunBetween runs; nil: this is a record
 }
@@ -102,7 +102,8 @@ func (r *Recorder) reserve(size int, unseen bool) *pendingRecord {
 	return l
 }
 
-// drainBacklog makes the records that wait, until there are none, and closes done. It is the goroutine that reserve starts.
+// drainBacklog makes the records that wait, in batches, until none wait, and then closes done. An element in flush ends the
+// wait for a full batch. It is the goroutine that reserve starts.
 func (r *Recorder) drainBacklog(done chan<- struct{}, flush <-chan struct{}) {
 	defer close(done)
 	sinks := new([]Sink) // of the last record
@@ -140,7 +141,7 @@ func (r *Recorder) drainBacklog(done chan<- struct{}, flush <-chan struct{}) {
 	}
 }
 
-// record makes a record, if there is to be one.
+// record makes the record of l and gives its line to the Sinks. Some events have no record.
 func (r *Recorder) record(l *pendingRecord) {
 	d, m, text := r.redactor.Load(), &r.backlog.maker, wantsText(*l.sinks)
 	is := true
@@ -174,7 +175,8 @@ func (b *backlog) isBatch() bool {
 	return len(b.queue) >= batchSize
 }
 
-// giveBack keeps the memory of what take has returned, unless little of it was used: it has grown when there was more.
+// giveBack keeps all, which take has returned, as memory for another queue, unless little of that memory was used: it has grown
+// when there was more.
 func (b *backlog) giveBack(all []pendingRecord) {
 	if cap(all) <= max(minSpareRecords, min(16*len(all), maxSpareRecords)) {
 		b.mu.Lock()
@@ -183,8 +185,8 @@ func (b *backlog) giveBack(all []pendingRecord) {
 	}
 }
 
-// take returns all that waits, or if nothing does how many were left out since. made is how many bytes the records had that
-// were made since the last take. more is false if there is nothing: then drainBacklog ends.
+// take returns all records that wait. If none wait, missing is how many were left out since the last one. made is the size of
+// the records that were made since the last take. more: one of the two is there; otherwise drainBacklog ends.
 func (b *backlog) take(made int) (all []pendingRecord, missing uint64, more bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -264,6 +266,7 @@ func sizeOf(e observe.Event) int {
 	return least
 }
 
+// headerSize returns the length of all names and values in h.
 func headerSize(h http.Header) (n int) {
 	for name, values := range h {
 		for _, v := range values {
@@ -273,7 +276,7 @@ func headerSize(h http.Header) (n int) {
 	return n
 }
 
-// Message implements observe.Watcher.
+// Message takes a message that has passed, for a record; it implements observe.Watcher.
 func (r *Recorder) Message(p *observe.Passed) {
 	sinks := r.sinks.Load()
 	if sinks == nil {
@@ -297,7 +300,7 @@ func (r *Recorder) Message(p *observe.Passed) {
 	}
 }
 
-// Event implements observe.Watcher.
+// Event takes an event, for a record; it implements observe.Watcher.
 func (r *Recorder) Event(e observe.Event) {
 	sinks := r.sinks.Load()
 	if sinks == nil {
@@ -321,7 +324,7 @@ func (r *Recorder) Event(e observe.Event) {
 	}
 }
 
-// wantsText reports whether a Sink takes texts of messages.
+// wantsText reports whether one of the Sinks wants texts of messages.
 func wantsText(sinks []Sink) bool {
 	return slices.ContainsFunc(sinks, func(s Sink) bool { return s.MaxText() != 0 })
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
+// messageKinds are the Kinds of messages, by their jsonrpc.Kind.
 var messageKinds = [...]Kind{jsonrpc.Request: Request, jsonrpc.Notification: Notification, jsonrpc.Response: Response}
 
 // makeMessage makes the record of a message. f is what was found in its text; nil: the text is left out.
@@ -49,20 +50,21 @@ func (m *recordMaker) makeMessage(d *redact.Redactor, p *observe.Passed, f *find
 	}
 }
 
-// secretsKey is the key in a Call of the values that were taken out of the request: its response may have them under other names.
+// secretsKey is the key in an observe.Call under which the values are kept that were taken out of the request: its response may
+// have them under other names.
 type secretsKey struct{}
 
 // findings are what was found in a message that has been looked through for secrets.
 type findings struct {
 	cleanText []byte   // the message without secrets; nil: there are none in it
-	redacted  []string // see Record.Redacted
+	redacted  []string // the paths of what was taken out, for Record.Redacted
 }
 
 // noFindings says that there are no secrets in a message, as in most.
 var noFindings = &findings{}
 
-// findSecrets looks for secrets in a message. A message in which there was nothing to take out when it was received is not looked
-// through again when it is sent.
+// findSecrets looks for secrets in a message. A message is not looked through again when it is sent, if nothing was found in it
+// when it was received.
 func (r *Recorder) findSecrets(p *observe.Passed) *findings {
 	var extra [][]byte
 	if p.Message.Kind() == jsonrpc.Response && p.Call != nil {
@@ -100,7 +102,7 @@ func (r *Recorder) findSecrets(p *observe.Passed) *findings {
 	return f
 }
 
-// setSession says of which session the record is; nil: of none that is known.
+// setSession sets Server, Session, Era and Transport to those of s; nil: the session is not known, and nothing is set.
 func (m *recordMaker) setSession(s *observe.Session) {
 	if s != nil {
 		m.Server, m.Session, m.Era, m.Transport = s.Server, s.Name, s.Era(), s.Transport
@@ -113,13 +115,14 @@ func (m *recordMaker) setMessage(msg *jsonrpc.Message) {
 	m.Method, m.ID, m.Size = msg.Method(), msg.ID(), msg.Size()
 }
 
-// omitText leaves the text of a message out of the record.
+// omitText leaves the text of a message out of the record, but for its length; d takes secrets out of the id.
 func (m *recordMaker) omitText(d *redact.Redactor) {
 	m.Body = Body{OmittedBytes: m.Size}
 	m.ID = d.ID(m.ID)
 }
 
-// copyRedacted sets Body to the text of a message, without secrets and without the extra values. found is what Redactor.Message has found.
+// copyRedacted sets Body to the text of a message, without secrets and without the values in extra. found are the values that
+// were taken out because of their names.
 func (m *recordMaker) copyRedacted(d *redact.Redactor, msg *jsonrpc.Message, extra [][]byte) (found [][]byte) {
 	m.Body = Body{valid: true}
 	if m.Body.Text, m.Redacted, found = d.Message(m.messageText.join(msg), extra); len(m.Redacted) > 0 {
@@ -184,7 +187,7 @@ func (m *recordMaker) makeEvent(d *redact.Redactor, e observe.Event, text bool) 
 	return true
 }
 
-// setServerAndSession says which server and session an event is about.
+// setServerAndSession sets which session an event is about (nil: not known), and which server ("": the session's).
 func (m *recordMaker) setServerAndSession(server string, s *observe.Session) {
 	m.setSession(s)
 	if server != "" {
@@ -192,7 +195,7 @@ func (m *recordMaker) setServerAndSession(server string, s *observe.Session) {
 	}
 }
 
-// beginCallNote begins a Note about a request without an answer.
+// beginCallNote begins a Note about a request that came at the time since and has no answer; the caller sets Event.
 func (m *recordMaker) beginCallNote(d *redact.Redactor, server string, s *observe.Session, method string, id jsonrpc.ID, since time.Time) {
 	m.setServerAndSession(server, s)
 	m.Kind, m.Method, m.ID = Note, d.Name(method), d.ID(id)
@@ -205,7 +208,7 @@ func (m *recordMaker) makeWaitingCall(d *redact.Redactor, w *observe.WaitingCall
 	m.Kind, m.Time, m.Hop, m.Dir, m.Earlier = Request, w.Since, observe.Downstream.String(), w.Dir.String(), true
 }
 
-// makeTransport makes the record of what a transport has told.
+// makeTransport makes the record of a Refused, an Exchange or a Stream.
 func (m *recordMaker) makeTransport(d *redact.Redactor, e observe.Event) {
 	switch e := e.(type) {
 	case observe.Refused:
@@ -246,14 +249,15 @@ func (m *recordMaker) makeTransport(d *redact.Redactor, e observe.Event) {
 	}
 }
 
-// setTransportAt corrects Era and Transport for what passes between the bridge and the server.
+// setTransportAt makes Transport that of the server, and Era empty, if hop is Upstream: setSession has set those of the client.
 func (m *recordMaker) setTransportAt(s *observe.Session, hop observe.Hop) {
 	if s != nil && hop == observe.Upstream {
 		m.Era, m.Transport = "", s.ServerTransport()
 	}
 }
 
-// makeProcess makes the record of what a process has done. false: e is no event of a process.
+// makeProcess makes the record of a process's begin, end, stderr or noise. false: e is no event of a process, and has no
+// record.
 func (m *recordMaker) makeProcess(d *redact.Redactor, e observe.Event) bool {
 	var server string
 	var session *observe.Session

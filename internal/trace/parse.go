@@ -15,7 +15,7 @@ import (
 // ErrVersion says that a line has a version of the format that this program does not know.
 var ErrVersion = errors.New("it was written by a newer mcp-bridge, with a version of the format that this one does not know")
 
-// ErrNotRecord says that a line is no record.
+// ErrNotRecord says that a line is no valid record: no JSON, or without a member that it needs, or with a wrong one.
 var ErrNotRecord = errors.New("it is no record of a trace")
 
 // maxShortString is how long a name, a method, an id and the like may be, in bytes. A bridge writes shorter ones.
@@ -52,22 +52,22 @@ func Parse(line []byte) (Record, error) {
 	return r, p.err
 }
 
-// parser reads members.
+// parser reads the members of one line into a Record. Its methods note a member that is not as it should be, and go on.
 type parser struct {
-	err      error  // the first fault; nil: none so far
-	bodyForm string // the member that has the body: "msg", "raw", "b64"; "": none
-	body     []byte // raw JSON
-	tail     []byte // raw JSON
+	err      error  // the first fault that fail was told of; nil: none so far
+	bodyForm string // key of the member that has the body: "msg", "raw" or "b64"; "": there was none
+	body     []byte // value of that member, as JSON
+	tail     []byte // value of the member "tail", as JSON
 }
 
-// fail notes that a member is not as it should be.
+// fail notes that the member with this key is not as it should be.
 func (p *parser) fail(key string) {
 	if p.err == nil {
 		p.err = fmt.Errorf("%w: its member %.40q is not as it should be", ErrNotRecord, key)
 	}
 }
 
-// record reads a member of a Record.
+// record reads one member of a Record into r; it ignores one that it does not know.
 func (p *parser) record(r *Record, m jsonrpc.Member) {
 	switch m.Key {
 	case "seq":
@@ -129,6 +129,7 @@ func (p *parser) record(r *Record, m jsonrpc.Member) {
 	}
 }
 
+// exchange reads the member "http".
 func (p *parser) exchange(m jsonrpc.Member) *Exchange {
 	x := &Exchange{}
 	p.wantObject(m)
@@ -167,6 +168,7 @@ func (p *parser) exchange(m jsonrpc.Member) *Exchange {
 	return x
 }
 
+// event reads the member "event".
 func (p *parser) event(m jsonrpc.Member) *Event {
 	e := &Event{}
 	p.wantObject(m)
@@ -207,12 +209,14 @@ func (p *parser) event(m jsonrpc.Member) *Event {
 	return e
 }
 
+// wantObject notes a fault if the member is no object.
 func (p *parser) wantObject(m jsonrpc.Member) {
 	if m.Value[0] != '{' {
 		p.fail(m.Key)
 	}
 }
 
+// string reads a member that is a string.
 func (p *parser) string(m jsonrpc.Member) string {
 	text, ok := jsonrpc.Text(m.Value)
 	if !ok {
@@ -221,7 +225,7 @@ func (p *parser) string(m jsonrpc.Member) string {
 	return text
 }
 
-// shortString reads a string of maxShortString at most: readers keep it longer than the line.
+// shortString reads a member that is a string of at most maxShortString bytes: readers keep it longer than the line.
 func (p *parser) shortString(m jsonrpc.Member) string {
 	if len(m.Value) <= 6*maxShortString+2 { // each byte may be escaped, \u001b
 		if text := p.string(m); len(text) <= maxShortString {
@@ -232,6 +236,7 @@ func (p *parser) shortString(m jsonrpc.Member) string {
 	return ""
 }
 
+// strings reads a member that is an array of strings.
 func (p *parser) strings(m jsonrpc.Member) (all []string) {
 	if m.Value[0] != '[' {
 		p.fail(m.Key)
@@ -242,6 +247,7 @@ func (p *parser) strings(m jsonrpc.Member) (all []string) {
 	return all
 }
 
+// header reads a member with headers: an object of strings and arrays of strings.
 func (p *parser) header(m jsonrpc.Member) http.Header {
 	h := http.Header{}
 	p.wantObject(m)
@@ -255,6 +261,7 @@ func (p *parser) header(m jsonrpc.Member) http.Header {
 	return h
 }
 
+// uint reads a member that is a whole number, and not below 0, into to.
 func (p *parser) uint(to *uint64, m jsonrpc.Member) {
 	n, err := strconv.ParseUint(string(m.Value), 10, 64)
 	if err != nil {
@@ -263,6 +270,7 @@ func (p *parser) uint(to *uint64, m jsonrpc.Member) {
 	*to = n
 }
 
+// int64 reads a member that is a whole number into to.
 func (p *parser) int64(to *int64, m jsonrpc.Member) {
 	n, err := strconv.ParseInt(string(m.Value), 10, 64)
 	if err != nil {
@@ -271,6 +279,7 @@ func (p *parser) int64(to *int64, m jsonrpc.Member) {
 	*to = n
 }
 
+// int reads a member that is a whole number into to.
 func (p *parser) int(to *int, m jsonrpc.Member) {
 	n, err := strconv.Atoi(string(m.Value))
 	if err != nil {
@@ -279,20 +288,21 @@ func (p *parser) int(to *int, m jsonrpc.Member) {
 	*to = n
 }
 
-// count reads a number that is not below 0.
+// count reads a member that is a whole number, and not below 0, into to.
 func (p *parser) count(to *int, m jsonrpc.Member) {
 	if p.int(to, m); *to < 0 {
 		p.fail(m.Key)
 	}
 }
 
-// bytesOf reads a number of bytes.
+// bytesOf reads a member that is a number of bytes into to.
 func (p *parser) bytesOf(to *int64, m jsonrpc.Member) {
 	if p.int64(to, m); *to < 0 {
 		p.fail(m.Key)
 	}
 }
 
+// micros reads a member that is a number of microseconds into to.
 func (p *parser) micros(to *time.Duration, m jsonrpc.Member) {
 	var n int64
 	p.int64(&n, m)
@@ -303,6 +313,7 @@ func (p *parser) micros(to *time.Duration, m jsonrpc.Member) {
 	*to = d
 }
 
+// bool reads a member that is true or false into to.
 func (p *parser) bool(to *bool, m jsonrpc.Member) {
 	*to = m.Value[0] == 't'
 	if !*to && m.Value[0] != 'f' {
@@ -310,6 +321,7 @@ func (p *parser) bool(to *bool, m jsonrpc.Member) {
 	}
 }
 
+// time reads a member that is a time as in RFC 3339 into to.
 func (p *parser) time(to *time.Time, m jsonrpc.Member) {
 	t, err := time.Parse(time.RFC3339Nano, p.shortString(m))
 	if year := t.UTC().Year(); err != nil || year < 1 || year > 9999 { // in UTC, too, it must be possible to write it
@@ -319,6 +331,7 @@ func (p *parser) time(to *time.Time, m jsonrpc.Member) {
 	*to = t
 }
 
+// id reads a member that is a JSON-RPC id into to.
 func (p *parser) id(to *jsonrpc.ID, m jsonrpc.Member) {
 	if string(m.Value) == "null" {
 		*to = jsonrpc.NullID
@@ -331,7 +344,7 @@ func (p *parser) id(to *jsonrpc.ID, m jsonrpc.Member) {
 	*to = id
 }
 
-// text reads the body, once all members are known.
+// text decodes body and tail into b, once all members were read.
 func (p *parser) text(b *Body) {
 	if p.bodyForm == "msg" {
 		b.Text, b.valid = p.body, true
@@ -345,7 +358,7 @@ func (p *parser) text(b *Body) {
 	}
 }
 
-// bytes decodes a string, which is Base64 if bodyForm says so.
+// bytes decodes a string of JSON, and the Base64 in it if bodyForm is "b64".
 func (p *parser) bytes(value []byte) []byte {
 	text, ok := jsonrpc.Text(value)
 	if !ok {

@@ -13,21 +13,22 @@ import (
 // in Base64, and room for the rest.
 const MaxLine = 96 << 20
 
-// ErrTruncated says that a line has no end: its writer was interrupted, or still writes.
+// ErrTruncated says that the last line of a file is not complete: its writer was interrupted, or still writes.
 var ErrTruncated = errors.New("the file ends inside of it")
 
-// ErrLineTooLong says that a line is longer than MaxLine.
+// ErrLineTooLong says that a line is longer than Reader.Max.
 var ErrLineTooLong = errors.New("it is too long")
 
 // LineError is what is wrong with one line. The lines after it can be read.
 type LineError struct {
-	Line int // the first one is 1
-	Err  error
+	Line int   // number of the line; the first one is 1
+	Err  error // what is wrong with it; see Unwrap
 }
 
+// Error says which line it is, and what is wrong with it.
 func (e *LineError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
 
-// Unwrap returns ErrNotRecord, ErrVersion, ErrTruncated or ErrLineTooLong.
+// Unwrap returns Err, which is or wraps ErrNotRecord, ErrVersion, ErrTruncated or ErrLineTooLong.
 func (e *LineError) Unwrap() error { return e.Err }
 
 // Reader reads the records of a trace. It must not be used concurrently.
@@ -35,12 +36,12 @@ type Reader struct {
 	// Max is the length in bytes of the longest line that is taken; 0: MaxLine.
 	Max int
 
-	input *bufio.Reader
-	line  int    // see Line
-	raw   []byte // see Raw
+	input *bufio.Reader // what is read
+	line  int           // number of the line that was read last; 0: none was
+	raw   []byte        // line of the record that Next has returned last
 }
 
-// NewReader returns a Reader.
+// NewReader returns a Reader of the trace that r has, one record a line.
 func NewReader(r io.Reader) *Reader { return &Reader{input: bufio.NewReaderSize(r, 64<<10)} }
 
 // Raw returns the line of the record that Next has just returned, without its line feed. The
@@ -70,7 +71,7 @@ func (r *Reader) Next() (Record, error) {
 	}
 }
 
-// Records returns what Next returns, up to the end. It goes on after a *LineError.
+// Records yields the records and errors that Next returns, up to the end of the trace, or to an error that is no *LineError.
 func (r *Reader) Records() iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		for {
@@ -85,7 +86,7 @@ func (r *Reader) Records() iter.Seq2[Record, error] {
 	}
 }
 
-// nextLine returns the next line, in memory of its own and without its line feed.
+// nextLine returns the next line, in memory of its own and without its line feed. The error is like that of Next.
 func (r *Reader) nextLine() ([]byte, error) {
 	most := r.Max
 	if most == 0 {

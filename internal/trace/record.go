@@ -16,19 +16,19 @@ type Kind string
 
 // The kinds.
 const (
-	Request      Kind = "request"      // a message
-	Response     Kind = "response"     // a message
-	Notification Kind = "notification" // a message
+	Request      Kind = "request"      // a JSON-RPC request has passed one end of the bridge
+	Response     Kind = "response"     // a JSON-RPC response has passed one end of the bridge
+	Notification Kind = "notification" // a JSON-RPC notification has passed one end of the bridge
 	HTTP         Kind = "http"         // an HTTP exchange that has ended
-	Refused      Kind = "refused"      // a request that was refused
+	Refused      Kind = "refused"      // a client's request that the bridge has refused
 	Stream       Kind = "stream"       // a stream was opened, resumed or closed
 	Session      Kind = "session"      // a client's session was opened or has ended
 	Process      Kind = "process"      // a server process was started, is to end, has ended
-	Stderr       Kind = "stderr"       // a line of a process
-	Noise        Kind = "noise"        // output of a process that is no message
-	Drop         Kind = "drop"         // a message that reached nobody
-	Gap          Kind = "gap"          // records are missing here
-	Note         Kind = "note"         // a remark about traffic that looks wrong
+	Stderr       Kind = "stderr"       // a line that a process has written to stderr
+	Noise        Kind = "noise"        // output of a process on stdout that is no message
+	Drop         Kind = "drop"         // a message that the bridge has dropped: it has reached nobody
+	Gap          Kind = "gap"          // in place of records that are missing here
+	Note         Kind = "note"         // a remark about a request or other traffic that looks wrong
 )
 
 // IsMessage reports whether a Record of this kind is a message that has passed one end of the bridge.
@@ -36,21 +36,21 @@ func (k Kind) IsMessage() bool { return k == Request || k == Response || k == No
 
 // Where a message passed, and where it goes: the values of Record.Hop and Record.Dir.
 const (
-	Downstream = "down" // between the clients and the bridge
-	Upstream   = "up"   // between the bridge and the servers
-	ToServer   = "c2s"
-	ToClient   = "s2c"
+	Downstream = "down" // a value of Record.Hop: between the clients and the bridge
+	Upstream   = "up"   // a value of Record.Hop: between the bridge and the servers
+	ToServer   = "c2s"  // a value of Record.Dir: from the client to the server ("c2s")
+	ToClient   = "s2c"  // a value of Record.Dir: from the server to the client ("s2c")
 )
 
 // Record is one line of a trace. The zero value of a field says that the line has no such
 // member. A Record that Parse returns may refer to the line.
 type Record struct {
-	Seq  uint64    // in the order in which things began; grows, with holes; 0: a Gap, or Earlier
-	Time time.Time // when it passed or happened; of an HTTP and one that is Earlier: when it began
-	Kind Kind
+	Seq  uint64    // number of the record, in the order in which things began; grows, with holes; 0: a Gap, or Earlier
+	Time time.Time // when it passed or happened; of an HTTP, and with Earlier: when it began
+	Kind Kind      // what the record is about: a message, a session, a process, ...
 
-	Server  string // its configured name
-	Session string // a pseudonym, never the session id
+	Server  string // the configured name of the server
+	Session string // a pseudonym of the session, never its id
 	Stream  string // the stream of the session on which the message passed, or of which a Stream tells
 	Hop     string // Downstream or Upstream
 	Dir     string // ToServer or ToClient
@@ -62,21 +62,21 @@ type Record struct {
 	Era       string // "legacy" or "modern"
 	Transport string // "http", "sse", "websocket", "socket", "stdio"
 
-	Method string // of a response: of its request
-	Name   string // of the tool or prompt, or the URI of the resource; of a response: of its request
-	ID     jsonrpc.ID
-	Size   int // of the message, of the noise, in bytes, as it passed
+	Method string     // of a response: of its request
+	Name   string     // of the tool or prompt, or the URI of the resource; of a response: of its request
+	ID     jsonrpc.ID // JSON-RPC id of the message, or of the request that a Note is about; zero: it has none
+	Size   int        // length in bytes of the message, of the line of stderr or of the noise, as it passed
 
 	// Earlier is true of a Request that came before somebody looked, and still has no answer: nothing else is known
 	// of it.
 	Earlier bool
 
-	TimeInBridge time.Duration // since the message of CauseSeq came
-	Duration     time.Duration // of a response: since its request passed here; of a Note about a request: since that came; of one that is Earlier: how long it waits
+	TimeInBridge time.Duration // of a message that was made of another: how long after that one (see CauseSeq) it passed
+	Duration     time.Duration // of a response: since its request passed here; of a Note about a request: since the request came; with Earlier: how long the request waits
 	Outcome
-	Body   Body   // of a message, a Drop, a line of Stderr
-	Reason string // of a Drop, a Noise, a Stream
-	Lost   uint64 // of a Gap: how many records
+	Body   Body   // the text of a message, a Drop, or a line of stderr
+	Reason string // of a Drop: why the message was dropped; of a Noise: why it is no message; of a Stream: why it was closed
+	Lost   uint64 // of a Gap: how many records are missing
 
 	// Redacted is what was taken out of Body and HTTP: paths such as "params.arguments.token",
 	// "http.req.Authorization".
@@ -88,8 +88,8 @@ type Record struct {
 
 // Outcome is what a response says.
 type Outcome struct {
-	Code   int  // of an error; 0: it is none, or Failed
-	Failed bool // the result of a tool with isError, or an error with code 0
+	Code   int  // JSON-RPC code of an error; 0: it is no error, or see Failed
+	Failed bool // it is a tool's result with isError, or an error whose code is 0
 }
 
 // Body is text, as exactly as it is kept.
@@ -104,20 +104,23 @@ type Body struct {
 
 // Exchange is an HTTP exchange, or as much of it as a refusal knows.
 type Exchange struct {
-	Method                      string
-	URL                         string // Downstream: path and query; Upstream: the whole URL
-	Proto                       string
-	RemoteAddr                  string // the peer's address
-	Status                      int
-	RequestHeader               http.Header
-	ResponseHeader              http.Header
-	RequestBytes, ResponseBytes int64         // bytes of the body of the request, and of the reply
-	FirstByte                   time.Duration // until the reply began
-	Duration                    time.Duration
-	Rule, Reason                string // of a refusal
-	Err                         string // how it has ended; "": in an orderly way
+	Method         string        // of HTTP: "POST"
+	URL            string        // Downstream: path and query; Upstream: the whole URL
+	Proto          string        // "HTTP/1.1"
+	RemoteAddr     string        // the peer's address
+	Status         int           // of the reply; 0: there is none
+	RequestHeader  http.Header   // headers of the request; of a Refused, at most Host and Origin
+	ResponseHeader http.Header   // headers of the reply
+	RequestBytes   int64         // length of the request's body
+	ResponseBytes  int64         // length of the reply's body
+	FirstByte      time.Duration // from the begin of the request until the reply began
+	Duration       time.Duration // from the begin of the request until the end of the reply
+	Rule           string        // of a refusal: the rule of docs/rules.md that the request breaks, or a short word
+	Reason         string        // of a refusal: what the client was told
+	Err            string        // why it has not ended in an orderly way; "": it has
 
-	requestHeaderJSON, responseHeaderJSON []byte // of a Recorder's record, in the place of RequestHeader and ResponseHeader: as they stand in the line
+	requestHeaderJSON  []byte // headers of the request as they stand in the line; a Recorder sets it in place of RequestHeader
+	responseHeaderJSON []byte // headers of the reply as they stand in the line; a Recorder sets it in place of ResponseHeader
 }
 
 // Event is the part of a Record that tells what has happened to a Stream, Session or Process, or the Note.
@@ -126,20 +129,20 @@ type Event struct {
 	// "started", "stopping" or "ended" of a Process.
 	Action string
 
-	PID           int
-	Program       string // its name, without arguments
-	Step          string // of a stop: "close stdin", "terminate", "kill"
-	StopRequested bool   // the bridge has asked the process to end
+	PID           int    // id of the process that it is about, or that works for the session; 0: none
+	Program       string // name of the process's program, without arguments
+	Step          string // of a process that is to end: how it is told: "close stdin", "terminate", "kill"
+	StopRequested bool   // of a process that has ended: the bridge had asked it to
 
-	Client   string // name of a session's client
-	Version  string // of that client
-	Revision string // negotiated protocol version
-	Calls    uint64 // requests of a session's client
+	Client   string // name of the session's client
+	Version  string // version of the session's client
+	Revision string // protocol version that the session has negotiated
+	Calls    uint64 // how many requests the session's client has made
 
-	FromEventID string        // of a resumed stream: the event id from which
+	FromEventID string        // id of the event after which a stream was resumed
 	Reason      string        // how a session has ended
-	Err         string        // what went wrong; "": it has ended in an orderly way
-	Duration    time.Duration // how long it was there
-	Code        string        // of a Note
-	Text        string        // of a Note
+	Err         string        // of a session or process: what went wrong; "": it has ended in an orderly way
+	Duration    time.Duration // of a session or process that has ended: how long it lasted
+	Code        string        // of a Note: a word for what it says, such as "late"
+	Text        string        // of a Note: what it says, in a sentence
 }

@@ -29,15 +29,15 @@ type Sink interface {
 // hands their lines to Sinks. While it has none, it does not watch. Its methods may be called
 // concurrently.
 type Recorder struct {
-	observer     *observe.Observer
-	redactor     atomic.Pointer[redact.Redactor]
-	textRedactor atomic.Pointer[redact.Redactor] // see SetTextRedactor
+	observer     *observe.Observer               // tells what happens
+	redactor     atomic.Pointer[redact.Redactor] // takes the secrets out of the trace
+	textRedactor atomic.Pointer[redact.Redactor] // takes the secrets out for RedactText; nil: redactor does; see SetTextRedactor
 
-	mu             sync.Mutex             // held while sinks are added or removed
-	sinkUserCounts map[Sink]int           // how many AddSink have not been released
+	mu             sync.Mutex             // held while sinks are added or removed; guards sinkUserCounts and stopWatch
+	sinkUserCounts map[Sink]int           // by Sink: how often AddSink was called for it and not released
 	stopWatch      func()                 // ends observer.Watch; nil: it does not watch
 	sinks          atomic.Pointer[[]Sink] // never empty; nil: there are none
-	backlog        backlog                // has a lock of its own
+	backlog        backlog                // what waits to be recorded; has a lock of its own
 }
 
 // NewRecorder returns a Recorder of what o tells.
@@ -62,7 +62,8 @@ func (r *Recorder) SetTextRedactor(d *redact.Redactor) {
 	r.textRedactor.Store(d)
 }
 
-// RedactText returns a text without secrets, for others than those who read the trace.
+// RedactText returns a text without secrets, for a log or others who do not read the trace: with the Redactor of
+// SetTextRedactor, if there is one.
 func (r *Recorder) RedactText(text string) string {
 	if d := r.textRedactor.Load(); d != nil {
 		return d.String(text)
@@ -100,7 +101,7 @@ func (r *Recorder) AddSink(s Sink) (release func()) {
 	})
 }
 
-// updateSinks sets sinks to what sinkUserCounts has, and begins or ends watching. It is called with mu held.
+// updateSinks makes sinks those that sinkUserCounts has, and begins or ends watching the observer. It is called with mu held.
 func (r *Recorder) updateSinks() {
 	if len(r.sinkUserCounts) == 0 {
 		r.sinks.Store(nil)
@@ -115,7 +116,8 @@ func (r *Recorder) updateSinks() {
 	}
 }
 
-// WaitingLine returns the line of a request that waits for its answer, as a Sink gets lines.
+// WaitingLine returns the line of a request that waits for its answer and came before somebody looked (Earlier), as a Sink gets
+// lines.
 func (r *Recorder) WaitingLine(w *observe.WaitingCall) []byte {
 	m := recordMaker{now: time.Now()}
 	m.makeWaitingCall(r.redactor.Load(), w)
@@ -125,27 +127,28 @@ func (r *Recorder) WaitingLine(w *observe.WaitingCall) []byte {
 // recordMaker makes records and their lines, one after the other. The zero value works.
 type recordMaker struct {
 	Record
-	messageText messageBuffer
-	line        []byte    // memory for the line
-	now         time.Time // when the event was told, or WaitingLine was called
+	messageText messageBuffer // memory for the text of a message
+	line        []byte        // memory for the line
+	now         time.Time     // when the event was told, or WaitingLine was called
 
-	members memberCache
+	members memberCache // members that many lines have
 
-	exchange      Exchange // memory for Record.HTTP, and for its headers
-	headers       []byte
-	redactedPaths [4]string // memory for Record.Redacted
-	recentFields  recentFields
+	exchange      Exchange     // memory for Record.HTTP
+	headers       []byte       // memory for the headers in Record.HTTP, as they stand in the line
+	redactedPaths [4]string    // memory for Record.Redacted
+	recentFields  recentFields // headers that many lines have
 }
 
-// maxReusedBytes is the largest size of memory that is used again.
+// maxReusedBytes is how large memory of a recordMaker or messageBuffer may be, in bytes, to be used again.
 const maxReusedBytes = 256 << 10
 
 // messageBuffer is memory for the text of a message whose bytes lie in several places.
 type messageBuffer []byte
 
+// messageBuffers is memory for findSecrets.
 var messageBuffers = sync.Pool{New: func() any { return new(messageBuffer) }}
 
-// join returns the bytes of a message. They are good until the next call.
+// join returns the bytes of a message, copied into the buffer if they lie in several places. They are good until the next call.
 func (b *messageBuffer) join(msg *jsonrpc.Message) []byte {
 	first, id, rest := msg.SplitAtID()
 	if id == "" && len(rest) == 0 {
@@ -155,14 +158,14 @@ func (b *messageBuffer) join(msg *jsonrpc.Message) []byte {
 	return *b
 }
 
-// clear gives up memory that is large.
+// clear gives the memory up if it is large.
 func (b *messageBuffer) clear() {
 	if cap(*b) > maxReusedBytes {
 		*b = nil
 	}
 }
 
-// reset ends the work on a record.
+// reset empties the record once its line was given to the Sinks, and gives up memory that is large.
 func (m *recordMaker) reset() {
 	if m.HTTP != nil {
 		m.exchange = Exchange{}
@@ -177,7 +180,7 @@ func (m *recordMaker) reset() {
 	}
 }
 
-// putInto gives the line to the sinks, with as much of the text as each wants.
+// putInto makes the line of the record and gives it to each of the sinks, with as much of the text as that Sink wants.
 func (m *recordMaker) putInto(sinks []Sink) {
 	whole := m.Body
 	made := -1 // how much text m.line has
@@ -191,7 +194,8 @@ func (m *recordMaker) putInto(sinks []Sink) {
 	}
 }
 
-// truncated returns a body with at most most bytes of its text, from the beginning and the end; below 0: all of it.
+// truncated returns b with at most most bytes of its text, three quarters from the beginning and one from the end; below 0: all
+// of it.
 func (b Body) truncated(most int) Body {
 	n := len(b.Text)
 	switch {

@@ -9,19 +9,18 @@ import (
 
 // RingOptions bound a Ring. The zero value works.
 type RingOptions struct {
-	MaxRecords int // 0: 8,192
-	MaxBytes   int // of the lines; 0: 16 MiB
-	MaxText    int // of one message, in bytes; 0: 64 KiB
+	MaxRecords int // how many lines are kept at most; 0: 8,192
+	MaxBytes   int // how long the lines are together at most; 0: 16 MiB
+	MaxText    int // how much text of one message is kept at most, in bytes; 0: 64 KiB
 }
 
-// The defaults of RingOptions.
 const (
-	DefaultRingMaxRecords = 8192
-	DefaultRingMaxBytes   = 16 << 20
-	DefaultRingMaxText    = 64 << 10
+	DefaultRingMaxRecords = 8192     // the default of RingOptions.MaxRecords
+	DefaultRingMaxBytes   = 16 << 20 // the default of RingOptions.MaxBytes
+	DefaultRingMaxText    = 64 << 10 // the default of RingOptions.MaxText
 )
 
-// segmentSize is how much memory a Ring takes at a time.
+// segmentSize is how much memory for lines a Ring takes at a time, in bytes.
 const segmentSize = 128 << 10
 
 // followPause is how much longer a Follower waits once a line has come, so that a busy Ring need not wake the Follower
@@ -31,15 +30,15 @@ const followPause = 10 * time.Millisecond
 // Ring is a Sink that keeps the last lines in memory, for those who look at a running bridge. Its memory grows
 // up to its bound as it is used. Its methods may be called concurrently.
 type Ring struct {
-	opts RingOptions
+	opts RingOptions // with the defaults set
 
-	mu        sync.Mutex
+	mu        sync.Mutex    // guards what follows
 	lines     [][]byte      // the line at position p is lines[p % len(lines)]
 	first     uint64        // position of the oldest line
 	next      uint64        // position of the next line; the first one has 1
-	bytes     int           // of the lines
-	segment   []byte        // memory that is being filled with lines
-	lineAdded chan struct{} // closed when there is another line; nil: nobody waits
+	bytes     int           // how long the lines are together
+	segment   []byte        // memory that is being filled with copies of lines
+	lineAdded chan struct{} // closed when a line is added; nil: no Follower waits
 }
 
 // NewRing returns an empty Ring.
@@ -56,10 +55,11 @@ func NewRing(o RingOptions) *Ring {
 	return &Ring{opts: o, first: 1, next: 1}
 }
 
-// MaxText implements Sink.
+// MaxText returns how many bytes of the text of a message the Ring wants in a line; it implements Sink.
 func (r *Ring) MaxText() int { return r.opts.MaxText }
 
-// Put implements Sink.
+// Put adds a line, and drops the oldest ones if there are too many; it implements Sink. In place of a line that is too long for
+// the Ring, it adds that of a Gap.
 func (r *Ring) Put(line []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,7 +81,7 @@ func (r *Ring) Put(line []byte) {
 	}
 }
 
-// PutGap implements Sink.
+// PutGap adds the line of a Gap: n lines are missing there; it implements Sink.
 func (r *Ring) PutGap(n uint64) { r.Put(Append(nil, &Record{Kind: Gap, Time: time.Now(), Lost: n})) }
 
 // copyLine copies a line into memory that no Follower has seen. It is called with mu held.
@@ -107,8 +107,8 @@ func (r *Ring) dropOldest() {
 
 // Follower reads a Ring. It must not be used concurrently.
 type Follower struct {
-	ring *Ring
-	next uint64 // see Position
+	ring *Ring  // the Ring that it reads
+	next uint64 // position of the line that comes next
 }
 
 // Follow returns a Follower that begins with the line at a position, which Follower.Position has returned; 0: with the
@@ -129,7 +129,7 @@ func (r *Ring) FollowNew() *Follower {
 	return &Follower{r, r.next}
 }
 
-// Position returns where the Follower goes on: after the lines that Next or Ready has returned.
+// Position returns the position, for Ring.Follow, of the line that comes after those that Next or Ready has returned.
 func (f *Follower) Position() uint64 { return f.next }
 
 // Next waits until there is a line, and returns at most most lines. If lines
@@ -156,13 +156,14 @@ func (f *Follower) Next(ctx context.Context, most int) ([][]byte, error) {
 	}
 }
 
-// Ready is Next without a wait: there may be no lines.
+// Ready returns lines as Next does, but does not wait: there may be none.
 func (f *Follower) Ready(most int) [][]byte {
 	lines, _ := f.takeLines(most)
 	return lines
 }
 
-// takeLines returns lines; or if there are none more, which is closed when there is one.
+// takeLines returns at most most lines that the Follower has not had, as Next does. If there are none, it returns more, which
+// is closed when a line is added.
 func (f *Follower) takeLines(most int) (lines [][]byte, more <-chan struct{}) {
 	r := f.ring
 	r.mu.Lock()

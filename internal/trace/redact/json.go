@@ -8,7 +8,8 @@ import (
 
 // This file finds where JSON values begin and end.
 
-// decode decodes the text of a JSON string, which stands there without its quotes. Text without escapes is returned itself.
+// decode returns the text of a JSON string, given without its quotes, with the escapes decoded. A text without escapes is
+// returned itself.
 func decode(raw []byte) []byte {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return raw
@@ -27,7 +28,7 @@ func skipSpace(text []byte, i int) int {
 	return i
 }
 
-// startOfString returns the index behind the opening quote of the next string from i on; below 0: there is none.
+// startOfString returns the index behind the opening quote of the next JSON string from i on; -1: there is none.
 func startOfString(text []byte, i int) int {
 	for near := min(i+8, len(text)); i < near; i++ { // a call costs more than the loop between most strings
 		if text[i] == '"' {
@@ -65,7 +66,7 @@ func endOfString(text []byte, i int) int {
 	}
 }
 
-// endOfScalar returns the index behind the number or literal that begins at i.
+// endOfScalar returns the index behind the number, true, false or null that begins at i.
 func endOfScalar(text []byte, i int) int {
 	for ; i < len(text); i++ {
 		switch text[i] {
@@ -76,7 +77,7 @@ func endOfScalar(text []byte, i int) int {
 	return i
 }
 
-// endOfValue returns the index behind the value that begins at i.
+// endOfValue returns the index behind the JSON value, of any type, that begins at i.
 func endOfValue(text []byte, i int) int {
 	depth := 0
 	for i < len(text) {

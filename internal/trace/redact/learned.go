@@ -8,27 +8,28 @@ import (
 )
 
 const (
-	maxLearnedValues = 256 // how many values are kept
-	minLearnedBytes  = 8   // the length of the shortest one
+	maxLearnedValues = 256 // how many learned values are kept at most
+	minLearnedBytes  = 8   // the length of the shortest value that is learned, in bytes
 )
 
 // learnedSecrets are the values that were taken out because of their names: a server may write what it was given into its
 // log, or answer with it. Its methods may be called concurrently.
 type learnedSecrets struct {
-	mu           sync.Mutex                 // of what follows; set is read without it
-	known        map[string]bool            // the values in set
-	nextReplaced int                        // index of the value that makes room next
-	set          atomic.Pointer[learnedSet] // nil: it is empty
+	mu           sync.Mutex                 // guards known and nextReplaced, and is held while set changes
+	known        map[string]bool            // the values that set has
+	nextReplaced int                        // index in set of the value in whose place the next one comes, once set is full
+	set          atomic.Pointer[learnedSet] // the values; nil: none was learned
 }
 
-// learnedSet are the values at one time. It is immutable.
+// learnedSet are the values of learnedSecrets at one time. It is immutable.
 type learnedSet struct {
-	values       [][]byte
-	prefilter    *prefilter
-	hasEscapable bool // as in Redactor
+	values       [][]byte   // the values themselves
+	prefilter    *prefilter // finds out that none of values stands in a text
+	hasEscapable bool       // one of values has a character for which isEscapable holds
 }
 
-// add adds values, but for short ones and those without a digit or a non-ASCII byte: they may be words. The oldest values make room.
+// add learns values, but for short ones and those without a digit or a non-ASCII byte: they may be words. Once there are
+// maxLearnedValues, the oldest ones make room.
 func (l *learnedSecrets) add(values [][]byte) {
 	for _, v := range values {
 		if len(v) < minLearnedBytes || !slices.ContainsFunc(v, func(c byte) bool { return c >= '0' && c <= '9' || c >= utf8.RuneSelf }) {
@@ -42,7 +43,7 @@ func (l *learnedSecrets) add(values [][]byte) {
 	}
 }
 
-// addLocked adds a value. It is called with mu held.
+// addLocked learns a value that is not known, and forgets the oldest one if there are too many. It is called with mu held.
 func (l *learnedSecrets) addLocked(v []byte) {
 	var all [][]byte
 	if old := l.set.Load(); old != nil {
@@ -61,12 +62,13 @@ func (l *learnedSecrets) addLocked(v []byte) {
 	l.set.Store(&learnedSet{values: all, prefilter: newPrefilter(all), hasEscapable: slices.ContainsFunc(all, isEscapable)})
 }
 
-// isEscapable reports whether a value has characters that every encoder of JSON may escape.
+// isEscapable reports whether a value has a character that JSON encoders escape, or may escape: a quote, a backslash, a slash
+// or a control character. Such a value may stand in JSON in another spelling.
 func isEscapable(v []byte) bool {
 	return slices.ContainsFunc(v, func(c byte) bool { return c < 0x20 || c == '"' || c == '\\' || c == '/' })
 }
 
-// valuesMaybeIn returns the values if one of them may stand in text; nil: none does.
+// valuesMaybeIn returns all learned values if one of them may stand in text; nil: none does.
 func (l *learnedSecrets) valuesMaybeIn(text []byte) [][]byte {
 	if set := l.set.Load(); set != nil && set.prefilter.mayBeIn(text) {
 		return set.values
@@ -74,13 +76,13 @@ func (l *learnedSecrets) valuesMaybeIn(text []byte) [][]byte {
 	return nil
 }
 
-// mayBeInName reports whether one of the values may stand in a short text.
+// mayBeInName reports whether one of the learned values may stand in a short text. It is false only if that is sure.
 func (l *learnedSecrets) mayBeInName(s string) bool {
 	set := l.set.Load()
 	return set != nil && set.prefilter.mayBeInName(s)
 }
 
-// hasEscapable reports whether one of the values has characters that every encoder of JSON may escape.
+// hasEscapable reports whether isEscapable holds for one of the learned values.
 func (l *learnedSecrets) hasEscapable() bool {
 	set := l.set.Load()
 	return set != nil && set.hasEscapable

@@ -11,19 +11,19 @@ import (
 type sensitivity uint8
 
 const (
-	harmless      sensitivity = iota // it is no secret
-	alwaysSecret                     // whatever its value is
-	countOrSecret                    // a number is a count ("maxTokens"), and any other value a secret
+	harmless      sensitivity = iota // the value is no secret
+	alwaysSecret                     // the value is a secret, whatever it is
+	countOrSecret                    // the value is a count if it is a number ("maxTokens"), else a secret
 )
 
 // IsSensitive reports whether a name, of a member, header or variable, tells that its value is a secret.
 func IsSensitive(name string) bool { return sensitivityOf(name) != harmless }
 
-// sensitiveStems make a name sensitive wherever they stand in it. Characters between their letters that are neither letters nor
-// digits do not count.
+// sensitiveStems make a name sensitive wherever they stand in it, also with characters between their letters that are neither
+// letters nor digits.
 var sensitiveStems = []string{"password", "passwd", "passphrase", "apikey", "accesskey", "privatekey", "credential", "authorization"}
 
-// sensitiveWords make a name sensitive as a word of it, or as its end.
+// sensitiveWords make a name sensitive if they are a word of it, or its end ("authtoken").
 var sensitiveWords = []string{"secret", "token", "cookie"}
 
 // sensitiveParts are sensitiveStems and sensitiveWords, each with the set of its letters.
@@ -36,17 +36,17 @@ var sensitiveParts = func() (all []sensitivePart) {
 
 // sensitivePart is a stem or word that makes a name sensitive.
 type sensitivePart struct {
-	text    string
+	text    string // in lower case
 	letters uint32 // the set of its letters
 }
 
 // A set of letters has a bit for each letter from a to z, in any case, and these.
 const (
-	nonASCII     = 1 << 30 // it is not ASCII: all letters are in the set
-	hasBackslash = 1 << 31 // it has a backslash
+	nonASCII     = 1 << 30 // bit of a name with a character that is not ASCII: its set has the bits of all letters, too
+	hasBackslash = 1 << 31 // bit of a name with a backslash
 )
 
-// letterSetOf is, for each byte, the set with what that byte is.
+// letterSetOf has for each byte the set of letters that a name of this byte alone has.
 var letterSetOf = func() (all [256]uint32) {
 	for c := range all {
 		switch lower := c | 0x20; {
@@ -61,7 +61,7 @@ var letterSetOf = func() (all [256]uint32) {
 	return all
 }()
 
-// letters returns the set of the letters in a name.
+// letters returns the set of the letters in a name: a bit for each from a to z, in any case, with nonASCII and hasBackslash.
 func letters[T string | []byte](name T) (set uint32) {
 	for i := range len(name) {
 		set |= letterSetOf[name[i]]
@@ -69,12 +69,12 @@ func letters[T string | []byte](name T) (set uint32) {
 	return set
 }
 
-// sensitivityOf returns the sensitivity of a name, which is decoded. Nearly all names cost one look at each letter.
+// sensitivityOf returns whether a name, whose escapes are decoded, is sensitive. Nearly all names cost one look at each letter.
 func sensitivityOf[T string | []byte](name T) sensitivity {
 	return sensitivityIn(name, letters(name))
 }
 
-// sensitivityIn is sensitivityOf for a name whose letters are known.
+// sensitivityIn is sensitivityOf for a name whose set of letters is set.
 func sensitivityIn[T string | []byte](name T, set uint32) sensitivity {
 	if len(name) < len("token") {
 		return harmless
@@ -103,7 +103,7 @@ func sensitivityIn[T string | []byte](name T, set uint32) sensitivity {
 	return harmless
 }
 
-// sensitivityOfWords is sensitivityOf for a name that has the letters of a stem or word: it takes the name apart.
+// sensitivityOfWords returns the sensitivity of any name: it takes the name apart, which costs more than sensitivityIn.
 func sensitivityOfWords(name string) sensitivity {
 	joined, parts := splitWords(name)
 	for _, stem := range sensitiveStems {
@@ -156,8 +156,8 @@ func splitWords(name string) (joined string, parts []string) {
 	return all.String(), parts
 }
 
-// lower returns the lower case of a character. The two characters beyond ASCII whose other case is ASCII
-// count as that: some peers compare the names of members so.
+// lower returns the lower case of a character; of the long s and the Kelvin sign, which are no ASCII, "s" and "k": some peers
+// compare the names of members so.
 func lower(r rune) rune {
 	switch r {
 	case 'ſ':
@@ -168,10 +168,11 @@ func lower(r rune) rune {
 	return unicode.ToLower(r)
 }
 
-// queryWords are names of query values that are credentials, beside sensitive ones. The first
+// queryWords are names of query values that are credentials, though they are not sensitive otherwise. The first
 // sessionQueryWords are names of session ids.
 var queryWords = []string{"sessionid", "session", "sid", "key", "sig", "signature", "code", "auth", "jwt", "access"}
 
+// sessionQueryWords is how many of queryWords, from the first on, are names of session ids.
 const sessionQueryWords = 3
 
 // isSensitiveInQuery reports whether the name of a value in a query tells that the value is a secret.
@@ -185,7 +186,8 @@ func isSensitiveInQuery(name []byte) bool {
 // isSessionIDInQuery reports whether the name of a value in a query tells that the value is a session id.
 func isSessionIDInQuery(name []byte) bool { return isQueryWord(name, queryWords[:sessionQueryWords]) }
 
-// isQueryWord reports whether a name is one of list, which begins queryWords, or ends like one. A very long name counts as one.
+// isQueryWord reports whether the name of a query value is one of list, or ends in "sessionid". list is queryWords, with which
+// names that end in "signature" count, too, or the beginning of it. A name of more than 64 bytes counts as one.
 func isQueryWord(name []byte, list []string) bool {
 	if len(name) > 64 {
 		return true

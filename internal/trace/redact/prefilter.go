@@ -2,7 +2,7 @@ package redact
 
 import "encoding/binary"
 
-// windowSize is how many bytes of a secret a prefilter looks at: a window.
+// windowSize is how many bytes a prefilter hashes at once: a window.
 const windowSize = 4
 
 // prefilter finds out quickly, however many secrets there are, that none stands in a text. Of each secret it takes the
@@ -10,7 +10,7 @@ const windowSize = 4
 // looks at every step-th window only: one of them lies in the beginning of each secret there. A nil prefilter has no secrets.
 type prefilter struct {
 	bits [1 << 10]uint64 // one bit for each hash of a window
-	step int             // how many windows each beginning has
+	step int             // how many windows each beginning has; also how far apart the windows are that are looked at in a text
 }
 
 // newPrefilter returns the prefilter of secrets, each of at least windowSize bytes; nil: there are no secrets.
@@ -32,13 +32,15 @@ func newPrefilter(secrets [][]byte) *prefilter {
 	return s
 }
 
-const hashFactor = 0x9E3779B1 // of the hash; it is odd and spreads its product
+// hashFactor is what hashWindow multiplies a window with: an odd number that spreads the product.
+const hashFactor = 0x9E3779B1
 
+// hashWindow returns the hash, of 16 bits, of the window at the beginning of text.
 func (s *prefilter) hashWindow(text []byte) uint32 {
 	return binary.LittleEndian.Uint32(text) * hashFactor >> 16
 }
 
-// mayBeIn reports whether a secret may stand in text.
+// mayBeIn reports whether one of the secrets may stand in text. It is false only if that is sure.
 func (s *prefilter) mayBeIn(text []byte) bool {
 	if s == nil {
 		return false
@@ -51,7 +53,7 @@ func (s *prefilter) mayBeIn(text []byte) bool {
 	return false
 }
 
-// mayBeInName is mayBeIn for a short text.
+// mayBeInName reports whether one of the secrets may stand in a short text, as mayBeIn does for bytes.
 func (s *prefilter) mayBeInName(name string) bool {
 	if s == nil {
 		return false

@@ -21,11 +21,10 @@ import (
 const Placeholder = "[redacted]"
 
 const (
-	// minSecretBytes is the length of the shortest value that is looked for. Shorter ones
-	// occur by chance.
+	// minSecretBytes is the length of the shortest secret that is looked for. Shorter ones occur by chance.
 	minSecretBytes = 4
 
-	// minLineBytes is the length of the shortest line that is looked for of a value of several lines.
+	// minLineBytes is how long a line of a secret of several lines must be, in bytes, to be looked for by itself, too.
 	minLineBytes = 16
 )
 
@@ -53,22 +52,24 @@ type Options struct {
 type Redactor struct {
 	off           bool                               // see Options.Off
 	secrets       [][]byte                           // Options.Secrets in all their spellings, the longest first
-	prefilter     *prefilter                         // of secrets
-	hasEscapable  bool                               // a secret has characters that every encoder of JSON may escape
-	learned       *learnedSecrets                    // may be shared with another Redactor: see Inherit
-	secretHeaders map[string]bool                    // by canonical name
-	headerKinds   map[string]headerKind              // of commonHeaders
-	rulePaths     [][]string                         // the Rules that are paths, split at the dots
-	rulePatterns  []*regexp.Regexp                   // the Rules that begin with "re:"
-	lastCleanMark atomic.Pointer[CleanMark]          // that CleanMark has returned last; nil: none yet
+	prefilter     *prefilter                         // finds out that none of secrets stands in a text
+	hasEscapable  bool                               // one of secrets has a character for which isEscapable holds
+	learned       *learnedSecrets                    // values that were taken out because of their names; may be shared with another Redactor: see Inherit
+	secretHeaders map[string]bool                    // by canonical name: headers of whose values nothing is shown
+	headerKinds   map[string]headerKind              // by name: the kinds of commonHeaders
+	rulePaths     [][]string                         // those of Options.Rules that are paths, split at the dots
+	rulePatterns  []*regexp.Regexp                   // those of Options.Rules that begin with "re:"
+	lastCleanMark atomic.Pointer[CleanMark]          // what the method CleanMark has returned last; nil: nothing yet
 	cleanNames    [32]atomic.Pointer[knownCleanName] // the latest names without secrets, by some of their bytes: most messages have one of few
 }
 
 // CleanMark stands for all values that a Redactor looks for at one time. Who keeps it with a message in which nothing was found
 // knows that nothing would be found now, as long as the Redactor's method CleanMark returns the same pointer.
-type CleanMark struct{ learned *learnedSet }
+type CleanMark struct {
+	learned *learnedSet // the values that had been learned at that time
+}
 
-// CleanMark returns the mark of all that is looked for now. It is another one once a value was learned.
+// CleanMark returns the mark of all values that d looks for now. It returns the same one until another value was learned.
 func (d *Redactor) CleanMark() *CleanMark {
 	set := d.learned.set.Load()
 	if c := d.lastCleanMark.Load(); c != nil && c.learned == set {
@@ -79,7 +80,7 @@ func (d *Redactor) CleanMark() *CleanMark {
 	return c
 }
 
-// IsPlainID reports whether an id is a number in which there is no secret.
+// IsPlainID reports whether an id, as JSON, is a whole number of digits alone in which there is no secret.
 func (d *Redactor) IsPlainID(id string) bool {
 	for i := range len(id) {
 		if id[i] < '0' || id[i] > '9' {
@@ -89,7 +90,8 @@ func (d *Redactor) IsPlainID(id string) bool {
 	return id != "" && !d.mayHoldSecret(id)
 }
 
-// plainValues are no secrets, though they are in an environment.
+// plainValues are values, in lower case, that are not looked for elsewhere, though they are in an environment or were taken out
+// because of a name.
 var plainValues = []string{"true", "false", "none", "null", "debug", "info", "warn", "warning", "error", "trace", "test", "production",
 	"development", "staging", "utf-8", "utf8", "http", "https", "stdio", "localhost", "127.0.0.1", "json", "text"}
 
@@ -105,12 +107,13 @@ func IsCredentialHeader(name string) bool {
 // urlHeaders are the headers whose values are URLs, or may be.
 var urlHeaders = []string{"Location", "Content-Location", "Referer", "Mcp-Name"}
 
-// commonHeaders are those that most exchanges have: New finds out their kinds.
+// commonHeaders are headers that most exchanges have: New finds out their headerKinds, so that this is not done for each
+// exchange.
 var commonHeaders = []string{"Accept", "Accept-Encoding", "Accept-Language", "Authorization", "Cache-Control", "Connection", "Content-Length",
 	"Content-Type", "Date", "Mcp-Method", "Mcp-Name", "Mcp-Protocol-Version", "Origin", "Referer", "Traceparent", "User-Agent", "Vary",
 	"X-Accel-Buffering", sessionHeader}
 
-const sessionHeader = "Mcp-Session-Id"
+const sessionHeader = "Mcp-Session-Id" // the header with the session id, which is taken out also with Options.Off
 
 // New returns a Redactor. The error says which of the Rules is wrong.
 func New(o Options) (*Redactor, error) {
@@ -142,7 +145,7 @@ func New(o Options) (*Redactor, error) {
 	return d, nil
 }
 
-// classifyCommonHeaders sets headerKinds.
+// classifyCommonHeaders sets headerKinds, once secretHeaders is known.
 func (d *Redactor) classifyCommonHeaders() {
 	d.headerKinds = make(map[string]headerKind, len(commonHeaders))
 	for _, name := range commonHeaders {
@@ -153,7 +156,8 @@ func (d *Redactor) classifyCommonHeaders() {
 // Inherit has d take out what from has learned, and share with from what either learns from now on. Nobody uses d yet.
 func (d *Redactor) Inherit(from *Redactor) { d.learned = from.learned }
 
-// addSpellings adds a secret in each way in which it may be spelled, and the parts of it that are secrets by themselves.
+// addSpellings adds a secret to secrets in each way in which it may be spelled, and the parts of it that are secrets by
+// themselves: long lines, the token behind "Bearer", values with sensitive names in JSON.
 func (d *Redactor) addSpellings(s string) {
 	d.addSecret(s)
 	d.addSecret(url.QueryEscape(s))
@@ -176,7 +180,7 @@ func (d *Redactor) addSpellings(s string) {
 	}
 }
 
-// addSecret adds a value to secrets, unless it is too short, a plain value, a small number, or there already.
+// addSecret adds a value as it is to secrets, unless it is too short, a plain value, a small number, or there already.
 func (d *Redactor) addSecret(s string) {
 	if len(s) < minSecretBytes || slices.Contains(plainValues, strings.ToLower(s)) {
 		return
@@ -219,12 +223,12 @@ func (d *Redactor) Message(message []byte, extra [][]byte) (out []byte, redacted
 	return out, w.paths, found
 }
 
-// mayHaveRequestState reports whether a message may have a requestState.
+// mayHaveRequestState reports whether a message may have a member requestState. It is false only if that is sure.
 func mayHaveRequestState(message []byte) bool {
 	return bytes.Contains(message, []byte("requestState")) || bytes.Contains(message, []byte(`\u`))
 }
 
-// containsSecret reports whether a secret or a learned value stands in text as it is.
+// containsSecret reports whether a secret or a learned value stands in text as it is, without any escape decoded.
 func (d *Redactor) containsSecret(text []byte) bool {
 	holds := func(s []byte) bool { return bytes.Contains(text, s) && !strings.Contains(Placeholder, string(s)) }
 	return d.prefilter.mayBeIn(text) && slices.ContainsFunc(d.secrets, holds) || slices.ContainsFunc(d.learned.valuesMaybeIn(text), holds)
@@ -243,7 +247,7 @@ func (d *Redactor) Text(text []byte) (out []byte, changed bool) {
 	return applyCuts(text, cuts), true
 }
 
-// String is Text for a string.
+// String takes secrets out of a text that is no JSON, as Text does.
 func (d *Redactor) String(text string) string {
 	if text == "" || !d.mayHoldSecret(text) && strings.IndexByte(text, '=') < 0 && strings.IndexByte(text, ':') < 0 {
 		return text
@@ -269,7 +273,8 @@ func (d *Redactor) URL(text string) (out string, changed bool) {
 	return string(applyCuts(raw, cuts)), true
 }
 
-// HeaderValue returns a value of a header without secrets, or Placeholder if all of it may be one.
+// HeaderValue returns a value of the header name without secrets, or Placeholder (perhaps behind "Bearer" or "Basic") if all of
+// it may be one.
 func (d *Redactor) HeaderValue(name, value string) (clean string) {
 	if value == "" {
 		return ""
@@ -299,10 +304,10 @@ func (d *Redactor) HeaderValue(name, value string) (clean string) {
 type headerKind uint8
 
 const (
-	secretHeader   headerKind = iota // nothing of it is shown
-	textHeader                       // a text that may hold a secret
-	urlHeader                        // a URL
-	verbatimHeader                   // shown as it is, because of Off
+	secretHeader   headerKind = iota // nothing of the value is shown, but for the scheme "Bearer" or "Basic"
+	textHeader                       // the value is a text: secrets are taken out of it
+	urlHeader                        // the value is a URL: its query values, user, password and secrets are taken out
+	verbatimHeader                   // the value is shown as it is, because of Options.Off
 )
 
 // headerKindOf returns the headerKind of a header, by its canonical name.
@@ -327,7 +332,8 @@ type cut struct {
 	replacement string // what stands in its place
 }
 
-// applyCuts returns text with each cut replaced. Cuts may overlap; they are sorted.
+// applyCuts returns a copy of text with each of cuts replaced. Cuts may overlap: then the first, or the longer of two that
+// begin together, decides. It sorts cuts.
 func applyCuts(text []byte, cuts []cut) []byte {
 	slices.SortStableFunc(cuts, func(a, b cut) int {
 		if a.from != b.from {
@@ -348,7 +354,8 @@ func applyCuts(text []byte, cuts []cut) []byte {
 	return append(out, text[at:]...)
 }
 
-// appendTextCuts appends the cuts of secrets, learned and extra values, rules and URLs in text, which is not escaped.
+// appendTextCuts appends the cuts of all in text that is to be taken out wherever it stands: secrets, learned and extra values,
+// what matches a rule, and credentials in URLs. No escape in text is decoded.
 func (d *Redactor) appendTextCuts(cuts []cut, text []byte, extra [][]byte) []cut {
 	if d.prefilter.mayBeIn(text) {
 		cuts = appendValueCuts(cuts, text, d.secrets)
@@ -365,7 +372,7 @@ func (d *Redactor) appendTextCuts(cuts []cut, text []byte, extra [][]byte) []cut
 	return d.appendURLCuts(cuts, text, false)
 }
 
-// appendValueCuts appends the cuts of values wherever they stand in text.
+// appendValueCuts appends a cut for each place in text where one of values stands.
 func appendValueCuts(cuts []cut, text []byte, values [][]byte) []cut {
 	for _, s := range values {
 		for at := 0; ; {
@@ -380,8 +387,9 @@ func appendValueCuts(cuts []cut, text []byte, values [][]byte) []cut {
 	return cuts
 }
 
-// appendURLCuts appends the cuts of credentials in the queries and fragments of URLs in text, and of user and password. whole: text
-// is nothing but a URL, and all values are taken out, credentials or not.
+// appendURLCuts appends the cuts of credentials in URLs that stand in text: values of queries and fragments whose names tell
+// it, and user and password. whole: text is nothing but a URL, and all values of its query and fragment are taken out. With
+// Options.Off only session ids are.
 func (d *Redactor) appendURLCuts(cuts []cut, text []byte, whole bool) []cut {
 	until := until
 	if whole {
@@ -432,7 +440,8 @@ func (d *Redactor) appendURLCuts(cuts []cut, text []byte, whole bool) []cut {
 	}
 }
 
-// until returns how many bytes of text there are before one of stops, or before a character that no URL has.
+// until returns how many bytes of text there are before the first of the characters stops, or before one that no URL has;
+// len(text): there is none.
 func until(text []byte, stops string) int {
 	for i, c := range text {
 		if c <= ' ' || c == '"' || c == '<' || c == '>' || c == '`' || strings.IndexByte(stops, c) >= 0 {
@@ -496,6 +505,7 @@ func appendAssignmentCuts(cuts []cut, text []byte) (_ []cut, sure bool) {
 	return cuts, true
 }
 
+// isNameByte reports whether a byte may belong to the name in front of an assignment: a letter, a digit, "_", "-" or no ASCII.
 func isNameByte(c byte) bool {
 	return c == '_' || c == '-' || c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' || c >= utf8.RuneSelf
 }
@@ -509,7 +519,8 @@ func (d *Redactor) ID(id jsonrpc.ID) jsonrpc.ID {
 	return id
 }
 
-// Name takes secrets out of a method, the name of a tool or a URI. A name without secrets costs little, and less if it has come lately.
+// Name takes secrets out of a method, the name of a tool or a URI, as URL does. A name without secrets costs little, and less
+// if it has come lately.
 func (d *Redactor) Name(s string) string {
 	if d.off || s == "" {
 		return s
@@ -528,14 +539,15 @@ func (d *Redactor) Name(s string) string {
 
 // knownCleanName is a name in which there was nothing to take out.
 type knownCleanName struct {
-	asOf *CleanMark // of that time
-	name string
+	asOf *CleanMark // what the Redactor looked for when the name was looked through
+	name string     // the name
 }
 
-// urlParts are the characters that begin what is taken out of a URL, or end it.
+// urlParts are characters of which a URL has at least one if it has a query, a fragment, or a user and password.
 const urlParts = "?#&@"
 
-// mayHoldSecret reports whether a short text may have a secret, a learned value, or what matches a rule.
+// mayHoldSecret reports whether a short text may have a secret or a learned value in it, or there are rules that are patterns.
+// It is false only if that is sure.
 func (d *Redactor) mayHoldSecret(s string) bool {
 	return len(d.rulePatterns) > 0 || d.prefilter.mayBeInName(s) || d.learned.mayBeInName(s)
 }

@@ -11,43 +11,44 @@ import (
 )
 
 const (
-	maxListedPaths   = 32  // how many paths are listed; "*" stands for more
-	maxPathBytes     = 200 // about, of a path
-	maxRemovedValues = 64  // how many values that were taken out are looked for in the rest of a message
-	minRemovedBytes  = 6   // the length of the shortest such value
-	maxNestingDepth  = 4   // how deep JSON in strings of JSON is looked at
-	maxRemovalPasses = 8   // rememberRemoved looks at no more bytes than this many times the message
+	maxListedPaths   = 32  // how many paths a walk lists; one more, "*", stands for the others
+	maxPathBytes     = 200 // how long a listed path may be, in bytes, until it is cut short with "..."
+	maxRemovedValues = 64  // how many values that were taken out because of their names are looked for in the rest of a message
+	minRemovedBytes  = 6   // how long a value must be, in bytes, for rememberRemoved to keep it
+	maxNestingDepth  = 4   // up to how many levels deep JSON in strings of JSON is looked through
+	maxRemovalPasses = 8   // how many times the length of the message is what rememberRemoved looks at in all
 )
 
-// walk looks at every member of a message once. It does not recurse into objects and arrays, because messages may be deep.
+// walk looks at every member of a message once, and notes what is to be taken out. It does not recurse into objects and arrays,
+// because messages may be deep.
 type walk struct {
-	redactor       *Redactor
-	text           []byte   // valid JSON
-	stack          []frame  // the objects and arrays around what is looked at, the outermost first
-	cuts           []cut    // what is to be taken out of text
-	paths          []string // of what is taken out
-	removedValues  [][]byte // values that were taken out because of their names
-	extraValues    [][]byte // values that are looked for, beside the secrets
-	nestingDepth   int      // how many strings this text stands in
-	searchStrings  bool     // secrets may stand in strings
-	decodesEscapes bool     // strings with escapes have to be decoded to find secrets
-	removedBytes   int      // how many bytes rememberRemoved was given
-	elicitation    tristate // whether the message is elicitation/create
+	redactor       *Redactor // says what is looked for
+	text           []byte    // the message, or JSON that stood in a string of it; valid JSON
+	stack          []frame   // the objects and arrays around what is looked at, the outermost first
+	cuts           []cut     // what is to be taken out of text
+	paths          []string  // the paths of what is taken out
+	removedValues  [][]byte  // strings that were taken out because of their names
+	extraValues    [][]byte  // values that are looked for beside the Redactor's
+	nestingDepth   int       // in how many strings, each inside the other, text stands; 0: text is the message
+	searchStrings  bool      // keys, strings and numbers are looked through, as secrets may stand in them
+	decodesEscapes bool      // strings with escapes are decoded before they are looked through
+	removedBytes   int       // how many bytes rememberRemoved was given
+	elicitation    tristate  // whether the message is elicitation/create; see isElicitation
 }
 
-// tristate is an answer that is found out once.
+// tristate is the answer to a question that is asked only when it is needed, and then kept.
 type tristate uint8
 
 const (
-	unknown tristate = iota
-	no
-	yes
+	unknown tristate = iota // not asked so far
+	no                      // the answer is no
+	yes                     // the answer is yes
 )
 
-// walkPool is memory for walks.
+// walkPool is walks that were released, whose memory is used again.
 var walkPool = sync.Pool{New: func() any { return &walk{stack: make([]frame, 0, 16)} }}
 
-// release keeps the memory of a walk, unless it is much.
+// release puts a walk, emptied, into walkPool, unless it has much memory.
 func (w *walk) release() {
 	if cap(w.stack) <= 1024 && cap(w.cuts) <= 64 {
 		clear(w.cuts)
@@ -56,23 +57,27 @@ func (w *walk) release() {
 	}
 }
 
-// frame is an object or array that is not at its end.
+// frame is an object or array around what a walk looks at, whose end it has not reached.
 type frame struct {
-	ownKeyFrom, ownKeyTo int  // where the key stands whose value this is, without quotes; 0, 0: this is an element, or the outermost value
-	index                int  // of an array: of the element that is looked at; -1: none yet
-	currentKey           span // of an object: the key of the member that is looked at, without quotes
-	isObject             bool // false: it is an array
-	inSchema             bool // it is a schema, or stands in one: names there are those of properties
-	ofSensitiveName      bool // in a schema: it is the value of a sensitive name, or stands in that
-	hasSensitiveName     bool // its member "name" or "key" is a sensitive name
-	pairValue            span // the value of its member "value"
-	isPairValue          bool // it is the member "value" of the object around it
+	ownKeyFrom       int  // where the key begins whose value this is, behind its quote; 0, like ownKeyTo: it is an element, or the outermost value
+	ownKeyTo         int  // where the key ends whose value this is, before its quote
+	index            int  // of an array: index of the element that is looked at; -1: none so far
+	currentKey       span // of an object: the key of the member that is looked at, without quotes
+	isObject         bool // false: it is an array
+	inSchema         bool // it is a JSON schema, or stands in one: names in it are those of properties
+	ofSensitiveName  bool // in a schema: it describes a property with a sensitive name, or stands in what does
+	hasSensitiveName bool // it has a member "name" or "key" whose value is a sensitive name
+	pairValue        span // where the value of its member "value" stands; 0, 0: it has none so far
+	isPairValue      bool // it is the value of the member "value" of the object around it
 }
 
 // span is a part of walk.text.
-type span struct{ from, to int }
+type span struct {
+	from int // index of the first byte
+	to   int // index behind the last byte
+}
 
-// run finds what is to be taken out.
+// run goes through text and sets cuts, paths and removedValues.
 func (w *walk) run() {
 	w.searchStrings, w.decodesEscapes = w.redactor.needsSearch(w.text, w.extraValues)
 	i := skipSpace(w.text, 0)
@@ -100,15 +105,15 @@ func (w *walk) run() {
 	}
 }
 
-// isClean reports whether it is sure that there is nothing to take out of a text, as with most messages: a walk costs several times
-// as much. extra are values that are looked for, beside the secrets.
+// isClean reports whether it is sure that there is nothing to take out of a JSON text, as with most messages: a walk costs
+// several times as much. extra are values that are looked for, beside the secrets.
 func (d *Redactor) isClean(text []byte, extra [][]byte) bool {
 	search, _ := d.needsSearch(text, extra)
 	return !search && len(d.rulePaths) == 0 && hasNoSensitiveName(text)
 }
 
-// hasNoSensitiveName reports whether there is no name in a text because of which something may be taken out. It goes from string to
-// string, without regard to where they stand.
+// hasNoSensitiveName reports whether it is sure that no name in a JSON text is a reason to take something out. It goes from
+// string to string, without regard to where they stand.
 func hasNoSensitiveName(text []byte) bool {
 	for i := 0; ; {
 		from := startOfString(text, i)
@@ -138,11 +143,12 @@ func hasNoSensitiveName(text []byte) bool {
 	}
 }
 
-// maxShortNameBytes is how long a name is, in bytes, that is looked at byte by byte.
+// maxShortNameBytes is how long a name may be, in bytes, for nameAt to look at each letter: a longer one is taken to have all
+// letters. Redactor.Name keeps no longer one.
 const maxShortNameBytes = 64
 
-// nameAt returns the index behind the closing quote of the name whose text begins at i, and the set of its letters, with hasBackslash
-// if it has a backslash. The set of a name above maxShortNameBytes has everything.
+// nameAt reads the JSON string whose text begins at i. It returns the index behind its closing quote, and the set of its
+// letters, with hasBackslash if there is a backslash. The set of a string above maxShortNameBytes has everything.
 func nameAt(text []byte, i int) (end int, set uint32) {
 	for near := min(i+maxShortNameBytes, len(text)); i < near; i++ {
 		c := text[i]
@@ -157,8 +163,8 @@ func nameAt(text []byte, i int) (end int, set uint32) {
 	return endOfString(text, i), ^uint32(0)
 }
 
-// needsSearch reports whether secrets have to be looked for in the strings of a text, and whether those with escapes have to be decoded
-// for that.
+// needsSearch reports whether a walk has to look for secrets in the keys and strings of a JSON text (search), and whether it
+// has to decode those with escapes for that (escape). extra are values that are looked for, too.
 func (d *Redactor) needsSearch(text []byte, extra [][]byte) (search, escape bool) {
 	if d.off { // a requestState is looked for wherever it stands
 		return len(extra) > 0, len(extra) > 0
@@ -177,7 +183,7 @@ func mayHaveURL(text []byte) bool {
 }
 
 // visitMember looks at the member of top whose key begins at i, and returns the index behind its value; or behind the opening
-// bracket if that is an object or array, which is on the stack then.
+// bracket if the value is an object or array, which is put on the stack.
 func (w *walk) visitMember(top *frame, i int) int {
 	end := endOfString(w.text, i+1)
 	top.currentKey = span{i + 1, end - 1}
@@ -222,8 +228,8 @@ func (w *walk) visitMember(top *frame, i int) int {
 	return end
 }
 
-// recordPair notes a member of top that may be one of a name and its value: {"name":"token","value":"x"}. It reports whether
-// the member is the value. Then the caller sets pairValue.to.
+// recordPair notes in top that its member key, whose value begins at i, is one of a name and its value, as in
+// {"name":"token","value":"x"}. It reports whether the member is "value"; then the caller sets pairValue.to.
 func (w *walk) recordPair(top *frame, key []byte, i int) (isValue bool) {
 	switch string(key) {
 	case "name", "key":
@@ -237,7 +243,8 @@ func (w *walk) recordPair(top *frame, key []byte, i int) (isValue bool) {
 	return false
 }
 
-// endContainer takes the innermost object or array off the stack. end is the index behind it.
+// endContainer takes the innermost object or array, which ends before the index end, off the stack. If it is a pair of a
+// sensitive name and its value, the value is taken out.
 func (w *walk) endContainer(end int) {
 	last := len(w.stack) - 1
 	top := &w.stack[last]
@@ -278,7 +285,8 @@ func (w *walk) visitValue(i int, f frame) int {
 	return end
 }
 
-// searchString looks for secrets in a string; at is where it stands, without its quotes. f is the frame of a value; nil: it is a key.
+// searchString looks for secrets in a string, and takes them out; at is where it stands, without its quotes. f is nil if the
+// string is a key.
 func (w *walk) searchString(at span, f *frame) {
 	raw := w.text[at.from:at.to]
 	n := len(w.cuts)
@@ -313,7 +321,8 @@ func (w *walk) searchString(at span, f *frame) {
 	}
 }
 
-// searchNestedJSON looks for secrets in a string that may be JSON, or have JSON in it. text is the string, decoded; key: it is a key.
+// searchNestedJSON looks for secrets in a string that may be JSON, or have assignments in it, and takes them out. at is where
+// the string stands, and text is it decoded. key: it is a key.
 func (w *walk) searchNestedJSON(at span, text []byte, key bool) {
 	with := Placeholder
 	if value := bytes.TrimSpace(text); w.nestingDepth < maxNestingDepth && jsonrpc.Valid(value) && (value[0] == '{' || value[0] == '[') {
@@ -339,7 +348,7 @@ func (w *walk) searchNestedJSON(at span, text []byte, key bool) {
 	w.addCut(at, with, key)
 }
 
-// assignmentCuts is appendAssignmentCuts, but with Options.Off it finds nothing.
+// assignmentCuts returns what appendAssignmentCuts finds in text; with Options.Off, nothing.
 func (w *walk) assignmentCuts(text []byte) (cuts []cut, sure bool) {
 	if w.redactor.off {
 		return nil, true
@@ -347,13 +356,13 @@ func (w *walk) assignmentCuts(text []byte) (cuts []cut, sure bool) {
 	return appendAssignmentCuts(nil, text)
 }
 
-// escapedText returns text as it stands between the quotes of a string.
+// escapedText returns text as it stands between the quotes of a JSON string.
 func escapedText(text []byte) string {
 	q := jsonrpc.Quote(string(text))
 	return string(q[1 : len(q)-1])
 }
 
-// mayHoldMembers reports whether a string, as it is escaped, may have a sensitive name between quotes.
+// mayHoldMembers reports whether a JSON string, as it is escaped, may have JSON in it with a sensitive name.
 func mayHoldMembers(raw []byte) bool {
 	if bytes.Contains(raw, []byte(`\u`)) {
 		return bytes.IndexByte(raw, ':') >= 0
@@ -378,7 +387,8 @@ func mayHoldMembers(raw []byte) bool {
 	}
 }
 
-// isProtocolName reports whether the sensitive name key is the protocol's own, where it stands now: progressToken.
+// isProtocolName reports whether key, which is a sensitive name, stands where the protocol has progressToken, and so names no
+// secret.
 func (w *walk) isProtocolName(key []byte) bool {
 	if string(key) != "progressToken" {
 		return false
@@ -387,7 +397,8 @@ func (w *walk) isProtocolName(key []byte) bool {
 	return parent == "params" && len(w.stack) == 2 || parent == "_meta"
 }
 
-// isSchema reports whether the member key that is looked at is a schema, at a place where the protocol has one.
+// isSchema reports whether the value of the member that is looked at is a JSON schema: key is a name of one, and stands where
+// the protocol has it.
 func (w *walk) isSchema(key []byte) bool {
 	switch string(key) {
 	case "inputSchema", "outputSchema":
@@ -403,7 +414,7 @@ func (w *walk) isSchema(key []byte) bool {
 	return false
 }
 
-// isElicitation reports whether the message is elicitation/create.
+// isElicitation reports whether text is a message with the method elicitation/create.
 func (w *walk) isElicitation() bool {
 	if w.elicitation == unknown {
 		w.elicitation = no
@@ -414,7 +425,8 @@ func (w *walk) isElicitation() bool {
 	return w.elicitation == yes
 }
 
-// isExampleKey reports whether a member of a schema holds values that the property may have.
+// isExampleKey reports whether key is one under which a schema has values of a property: default, const, enum, example or
+// examples.
 func isExampleKey(key []byte) bool {
 	switch string(key) {
 	case "default", "const", "enum", "examples", "example":
@@ -423,7 +435,8 @@ func isExampleKey(key []byte) bool {
 	return false
 }
 
-// keyOf returns the key whose value is stack[n], as it is spelled; "": it has none, or there is no stack[n].
+// keyOf returns the key whose value is the object or array stack[n], as it is spelled; "": it has none, or there is no
+// stack[n].
 func (w *walk) keyOf(n int) string {
 	if n < 0 || n >= len(w.stack) {
 		return ""
@@ -431,7 +444,7 @@ func (w *walk) keyOf(n int) string {
 	return string(w.text[w.stack[n].ownKeyFrom:w.stack[n].ownKeyTo])
 }
 
-// isRulePath reports whether one of the rulePaths is the path of what is looked at.
+// isRulePath reports whether one of Redactor.rulePaths is the path of the member or element that is looked at.
 func (w *walk) isRulePath() bool {
 	return slices.ContainsFunc(w.redactor.rulePaths, func(path []string) bool {
 		if len(path) != len(w.stack) {
@@ -451,7 +464,7 @@ func (w *walk) isRulePath() bool {
 	})
 }
 
-// cutValue takes out the value at i, and returns the index behind it.
+// cutValue takes out all of the value at i, because of its name or a rule, and returns the index behind it.
 func (w *walk) cutValue(i int) int {
 	end := endOfValue(w.text, i)
 	w.rememberRemoved(w.text[i:end])
@@ -459,7 +472,8 @@ func (w *walk) cutValue(i int) int {
 	return end
 }
 
-// rememberRemoved adds the strings in a value that is taken out to removedValues, but for keys, short ones and plain values.
+// rememberRemoved adds the strings in a value that is taken out because of its name to removedValues, but for keys, short ones
+// and plain values.
 func (w *walk) rememberRemoved(value []byte) {
 	if w.removedBytes += len(value); w.removedBytes > maxRemovalPasses*len(w.text) { // pairs within pairs: no honest message has that many
 		return
@@ -476,19 +490,20 @@ func (w *walk) rememberRemoved(value []byte) {
 	}
 }
 
-// isKey reports whether the string that ends at i is a key.
+// isKey reports whether the JSON string that ends before the index i is a key: a colon follows.
 func isKey(text []byte, i int) bool {
 	i = skipSpace(text, i)
 	return i < len(text) && text[i] == ':'
 }
 
-// addCut takes out what stands at at, and lists its path. with stands in its place. key: it is a key.
+// addCut has the text at at replaced by with, and lists the path. key: the text is a key.
 func (w *walk) addCut(at span, with string, key bool) {
 	w.cuts = append(w.cuts, cut{at.from, at.to, with})
 	w.listPath("", key)
 }
 
-// listPath lists the path of what is looked at, with more behind it. key: the key itself was taken out.
+// listPath adds the path of what is looked at, and more behind it, to paths. key: the last key was taken out, so it is not
+// shown.
 func (w *walk) listPath(more string, key bool) {
 	if len(w.paths) > maxListedPaths {
 		return
@@ -502,7 +517,8 @@ func (w *walk) listPath(more string, key bool) {
 	}
 }
 
-// path returns the path of what is looked at, without secrets. hideKey: its last key was taken out.
+// path returns the path of what is looked at, such as "params.list[2].pin", with Placeholder for keys that have secrets or are
+// very long. hideKey: its last key is not shown either.
 func (w *walk) path(hideKey bool) string {
 	var b strings.Builder
 	for i := range w.stack {
@@ -526,7 +542,8 @@ func (w *walk) path(hideKey bool) string {
 	return b.String()
 }
 
-// sensitiveStrings returns the strings with sensitive names in text; nil: it is no JSON object.
+// sensitiveStrings returns the strings that are values of sensitive names in text; nil: there are none, or text is no JSON
+// object.
 func (w *walk) sensitiveStrings() (all []string) {
 	if len(w.text) == 0 || w.text[0] != '{' || !jsonrpc.Valid(w.text) {
 		return nil
@@ -538,6 +555,7 @@ func (w *walk) sensitiveStrings() (all []string) {
 	return all
 }
 
+// applyCuts returns text with cuts replaced; without cuts, text itself.
 func (w *walk) applyCuts() []byte {
 	if len(w.cuts) == 0 {
 		return w.text
