@@ -18,14 +18,17 @@ import (
 
 // listenFlags say where to listen.
 type listenFlags struct {
-	addrs             []string
-	host              string
-	port              int
-	insecure          bool
-	unixMode          fileMode
-	cert, key, caFile string
+	addrs    []string // --listen: addresses, HOST:PORT or unix:PATH
+	host     string   // --host: the host of one address
+	port     int      // --port: the port of one address; 0: any free port
+	insecure bool     // --insecure: other machines may reach an address although no client is authenticated
+	unixMode fileMode // --unix-mode: the file mode of Unix sockets
+	cert     string   // --tls-cert: the file of the certificate chain; "": no TLS
+	key      string   // --tls-key: the file of the certificate's private key
+	caFile   string   // --tls-client-ca: the file of the authorities that clients must have a certificate of; "": clients need none
 }
 
+// register adds the flags of listenFlags to fs, and gives the fields their defaults.
 func (f *listenFlags) register(fs *pflag.FlagSet) {
 	f.unixMode = 0o600
 	fs.StringArrayVar(&f.addrs, "listen", nil, "")
@@ -38,7 +41,7 @@ func (f *listenFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.caFile, "tls-client-ca", "", "")
 }
 
-// addresses returns where to listen, checked.
+// addresses returns where to listen, as --listen, --host and --port say it, checked. fs is the set of the flags, once parsed.
 func (f *listenFlags) addresses(fs *pflag.FlagSet) (where listenAddresses, err error) {
 	if f.port < 0 || f.port > 65535 {
 		return where, usagef("--port %d: ports are numbers up to 65535", f.port)
@@ -72,10 +75,10 @@ func (f *listenFlags) addresses(fs *pflag.FlagSet) (where listenAddresses, err e
 	return listenAddresses{given: list}, nil
 }
 
-// listenAddresses are where to listen.
+// listenAddresses are the addresses to listen at.
 type listenAddresses struct {
-	given    []string // by the user
-	fallback string   // used if none is given and systemd has opened no socket; "": some are given
+	given    []string // the addresses that the user has named
+	fallback string   // HOST:PORT, used if the user has named no address and systemd has opened no socket; "": the user has named some
 }
 
 // check finds mistakes that do not depend on the system.
@@ -89,7 +92,8 @@ func (f *listenFlags) check() error {
 	return nil
 }
 
-// open opens the listening sockets.
+// open opens the listening sockets. authenticated says that clients need a token: without tokens or client certificates, an
+// address that other machines reach is an error, unless --insecure is given.
 func (f *listenFlags) open(where listenAddresses, authenticated bool, log hclog.Logger) (listen.Listeners, error) {
 	ls, err := listen.Open(listen.Options{
 		Addrs: where.given, DefaultAddr: where.fallback, UnixMode: fs.FileMode(f.unixMode),
@@ -117,12 +121,16 @@ func (f *listenFlags) publicAddr(ls listen.Listeners, authenticated bool) string
 	return ""
 }
 
-// fileMode is a flag value like 0660.
+// fileMode is a flag value: an octal file mode such as 0660.
 type fileMode fs.FileMode
 
+// String returns the mode in octal, with a 0 in front.
 func (m *fileMode) String() string { return "0" + strconv.FormatUint(uint64(*m), 8) }
-func (m *fileMode) Type() string   { return "mode" }
 
+// Type returns what pflag calls the kind of value: "mode".
+func (m *fileMode) Type() string { return "mode" }
+
+// Set parses an octal mode that a socket may have.
 func (m *fileMode) Set(text string) error {
 	mode, err := listen.ParseSocketMode(text)
 	*m = fileMode(mode)
@@ -131,10 +139,14 @@ func (m *fileMode) Set(text string) error {
 
 // accessFlags say who may come in.
 type accessFlags struct {
-	origins, hosts, proxies []string
-	tokenFile, pathPrefix   string
+	origins    []string // --allow-origin: origins of web pages that may come in, beside those of this machine
+	hosts      []string // --allow-host: names that the Host header may have, beside loopback names and the address that was connected to
+	proxies    []string // --trusted-proxy: addresses and networks whose X-Forwarded headers are believed
+	tokenFile  string   // --token-file: the file of the tokens that clients need; "": none
+	pathPrefix string   // --path-prefix: the path at which a reverse proxy serves the bridge; "": the root
 }
 
+// register adds the flags of accessFlags to fs, and gives the fields their defaults.
 func (f *accessFlags) register(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&f.origins, "allow-origin", nil, "")
 	fs.StringArrayVar(&f.hosts, "allow-host", nil, "")
@@ -143,8 +155,8 @@ func (f *accessFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.pathPrefix, "path-prefix", "", "")
 }
 
-// tokensVariable holds tokens in the form of --token-file. Like everything of
-// its name, servers do not inherit it.
+// tokensVariable is the environment variable with the tokens of clients, in the form of --token-file. Like all variables that
+// begin with MCP_BRIDGE_, servers do not inherit it.
 const tokensVariable = "MCP_BRIDGE_TOKENS"
 
 // policy returns who may come in, for all listeners, with the tokens loaded.

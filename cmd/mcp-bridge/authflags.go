@@ -10,34 +10,40 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
 )
 
-// Environment variables of authorization.
 const (
-	authDirVariable      = "MCP_BRIDGE_AUTH_DIR"
-	clientSecretVariable = "MCP_BRIDGE_CLIENT_SECRET"
+	authDirVariable      = "MCP_BRIDGE_AUTH_DIR"      // the environment variable that names the folder of credentials, where --auth-dir does not
+	clientSecretVariable = "MCP_BRIDGE_CLIENT_SECRET" // the environment variable with the secret of --client-id, where no file has it
 )
 
 // authFlags say whose credential is used at a remote server.
 type authFlags struct {
-	fromConfigFile          bool // of a server in a configuration file: the client secret in the environment is not for it
-	mode, profile           string
-	client                  signin.Client
-	idp                     signin.IDP
-	redirect                signin.Redirect
-	scopes, params, aliases []string
-	resource, assertionFile string
-	dpop, dir, store        string
-	prompt                  string
-	allowPrivate, noBrowser bool
-	signInWait              time.Duration
+	fromConfigFile bool            // they are of a server in a configuration file: the client secret in the environment is not for it
+	mode           string          // --auth: how to get a credential (one of signin's modes)
+	profile        string          // --profile: which of several accounts at the server
+	client         signin.Client   // --client-id, --client-secret-file, --auth-key and others: the OAuth client that the user has registered
+	idp            signin.IDP      // --idp-issuer, --id-token-file and others: the company's identity provider, for --auth enterprise
+	redirect       signin.Redirect // --redirect-host, --redirect-port: where the browser comes back to
+	scopes         []string        // --scope: scopes to ask for, each value one or several
+	params         []string        // --authorize-param: what is added to the authorization request, as NAME=VALUE
+	aliases        []string        // --issuer-alias: ANNOUNCED=ACTUAL, for an issuer whose metadata has another name
+	resource       string          // --resource: the parameter "resource" to send; "off": none; "": what the server publishes
+	assertionFile  string          // --assertion-file: the file of the assertion for --auth jwt-bearer
+	dpop           string          // --dpop: whether tokens are bound to a key: auto, require or off
+	dir            string          // --auth-dir: the folder of credentials; "": that of the environment, or the default
+	store          string          // --token-store: file, or keyring for files that are encrypted with a key in the system's keyring
+	prompt         string          // --auth-prompt: browser, or error to let a request fail that needs a sign-in
+	allowPrivate   bool            // --allow-private-auth: authorization servers may have private addresses
+	noBrowser      bool            // --no-browser: show the address of a sign-in and open no browser
+	signInWait     time.Duration   // --auth-wait: how long a request waits until the person has signed in
 }
 
-// authFlagNames are the names of authFlags' flags.
+// authFlagNames are the names of all flags of authFlags, which are about signing in to remote servers.
 var authFlagNames = []string{"auth", "profile", "client-id", "client-issuer", "client-secret-file", "auth-key", "auth-key-id", "auth-key-alg",
 	"client-metadata-url", "scope", "resource", "authorize-param", "issuer-alias", "redirect-host", "redirect-port", "dpop",
 	"assertion-file", "idp-issuer", "idp-token-url", "idp-client-id", "idp-client-secret-file", "id-token-file",
 	"auth-dir", "token-store", "allow-private-auth", "no-browser", "auth-wait", "auth-prompt"}
 
-// register registers all flags, with their defaults.
+// register adds all flags of authFlags to fs, with their defaults.
 func (f *authFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.mode, "auth", signin.ModeAuto, "")
 	fs.StringVar(&f.profile, "profile", "", "")
@@ -113,7 +119,8 @@ func (f *authFlags) settings(url string, trust signin.TLS, lookup func(string) (
 	return s, nil
 }
 
-// cutAlias cuts two issuers apart at the "=" before the second one: the first may have some in its query.
+// cutAlias cuts the value of --issuer-alias, ANNOUNCED=ACTUAL, into its two issuers: at the last "=" before http:// or https://, as
+// the first issuer may have others. ok is false if there is none.
 func cutAlias(text string) (announced, actual string, ok bool) {
 	for _, scheme := range []string{"=https://", "=http://"} {
 		if i := strings.LastIndex(text, scheme); i > 0 {

@@ -1,6 +1,6 @@
 package main
 
-// ballastSize is how much more garbage, in bytes, may wait until it is collected.
+// ballastSize is the size of newBallast's memory in bytes: so much more garbage may wait before Go collects it.
 const ballastSize = 8 << 20
 
 // newBallast returns memory that the garbage collector counts as used while it is kept alive. It is

@@ -21,8 +21,8 @@ import (
 // bundle is the file that --bundle names: what belongs into a bug report, without secrets.
 type bundle struct {
 	file      *os.File
-	zip       bool // false: .tar.gz
-	isWritten bool // whole, and closed
+	zip       bool // the file is a .zip; false: a .tar.gz
+	isWritten bool // the file is complete and closed
 }
 
 // newBundle makes the file, which only its owner can read. It is an error if the file exists.
@@ -36,7 +36,7 @@ func newBundle(name string) (*bundle, error) {
 	return b, err
 }
 
-// discard removes a file that was not written.
+// discard closes and removes the file, unless write has completed it.
 func (b *bundle) discard() {
 	if !b.isWritten {
 		_ = b.file.Close()
@@ -71,10 +71,11 @@ func (b *bundle) write(report *doctor.Report, variables []string, recording *doc
 
 // bundledFile is one file in a bundle.
 type bundledFile struct {
-	name string
-	text []byte
+	name string // its name in the bundle
+	text []byte // what it contains
 }
 
+// pack writes files into the bundle, as .zip or .tar.gz. It does not close the bundle's file.
 func (b *bundle) pack(files []bundledFile) error {
 	now := time.Now()
 	if b.zip {
@@ -104,7 +105,7 @@ func (b *bundle) pack(files []bundledFile) error {
 	return errors.Join(out.Close(), compressed.Close())
 }
 
-// versions says which program this is, and on what it runs.
+// versions returns a text with the versions of this program, of Go and of all modules in it, and the system it runs on.
 func versions() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "mcp-bridge %s\n%s %s/%s\n", buildinfo.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)

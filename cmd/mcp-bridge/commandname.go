@@ -8,14 +8,14 @@ import (
 // launcherSyntax is how the command line of a launcher is read: of a program that only starts
 // another one, which a server is named after.
 type launcherSyntax struct {
-	commands     []string                    // words before the options that make it start something, such as "run"; "": without a word, too; nil: it has none
-	switches     []string                    // options without a value
-	valueOptions []string                    // options with one
-	nameOption   string                      // the option whose value is what is started; "": it has none
-	nameOf       func(started string) string // the name of what is started
+	commands     []string                    // words behind the launcher that make it start something, such as "run"; one of "": it may stand without; nil: it has no such word
+	switches     []string                    // its options without a value
+	valueOptions []string                    // its options with a value
+	nameOption   string                      // its option whose value is what is started, such as "-m"; "": it has none
+	nameOf       func(started string) string // returns the server's name, made of the argument that says what is started; "": not known
 }
 
-// launchers are the programs that servers are mostly started by.
+// launchers are the programs that servers are mostly started by, by their names.
 var launchers = map[string]launcherSyntax{
 	"npx":  {switches: npmSwitches, valueOptions: []string{"-p", "--package", "-w", "--workspace"}, nameOf: packageName},
 	"npm":  {commands: []string{"exec", "x"}, switches: npmSwitches, valueOptions: []string{"--package", "-w", "--workspace"}, nameOf: packageName},
@@ -39,11 +39,16 @@ var launchers = map[string]launcherSyntax{
 }
 
 var (
-	npmSwitches    = []string{"-y", "--yes", "-q", "--quiet", "--silent", "-s", "--offline", "--prefer-offline", "--prefer-online", "--no"}
-	uvSwitches     = []string{"--isolated", "--offline", "--no-cache", "-n", "-q", "--quiet", "--refresh", "-U", "--upgrade", "--no-project", "--frozen", "--locked", "--no-sync", "--native-tls", "--no-config"}
+	// npmSwitches are the options of npx and npm exec that have no value.
+	npmSwitches = []string{"-y", "--yes", "-q", "--quiet", "--silent", "-s", "--offline", "--prefer-offline", "--prefer-online", "--no"}
+	// uvSwitches are the options of uv and uvx that have no value.
+	uvSwitches = []string{"--isolated", "--offline", "--no-cache", "-n", "-q", "--quiet", "--refresh", "-U", "--upgrade", "--no-project", "--frozen", "--locked", "--no-sync", "--native-tls", "--no-config"}
+	// uvValueOptions are the options of uv and uvx that have a value.
 	uvValueOptions = []string{"--from", "--with", "--with-requirements", "--with-editable", "-p", "--python", "--directory", "--project", "--package", "--extra", "--group"}
 
-	containerSwitches     = []string{"-i", "-t", "-it", "-ti", "--rm", "--init", "--interactive", "--tty", "--privileged", "--read-only", "-q", "--quiet", "--no-healthcheck", "--replace", "--sig-proxy"}
+	// containerSwitches are the options of docker run, and of programs like it, that have no value.
+	containerSwitches = []string{"-i", "-t", "-it", "-ti", "--rm", "--init", "--interactive", "--tty", "--privileged", "--read-only", "-q", "--quiet", "--no-healthcheck", "--replace", "--sig-proxy"}
+	// containerValueOptions are the options of docker run, and of programs like it, that have a value.
 	containerValueOptions = []string{
 		"-e", "--env", "--env-file", "-v", "--volume", "--mount", "--name", "--network", "--net", "-p", "--publish", "-w", "--workdir",
 		"-u", "--user", "--userns", "-l", "--label", "-m", "--memory", "--cpus", "--platform", "--pull", "--entrypoint", "--add-host",
@@ -115,7 +120,8 @@ func (l launcherSyntax) startedName(args []string) string {
 	return ""
 }
 
-// argsAfterCommand returns the arguments behind the command that starts something; false: there is none.
+// argsAfterCommand returns the arguments behind the word that makes the launcher start something (launcherSyntax.commands): all if the launcher
+// has no such word. false: the word is missing.
 func (l launcherSyntax) argsAfterCommand(args []string) ([]string, bool) {
 	if l.commands == nil {
 		return args, true
@@ -129,7 +135,7 @@ func (l launcherSyntax) argsAfterCommand(args []string) ([]string, bool) {
 	return nil, false
 }
 
-// packageName returns the name of a package without scope, version and extras.
+// packageName returns the name of a package without scope, version and extras; "": spec is a URL.
 func packageName(spec string) string {
 	if strings.Contains(spec, "://") || strings.ContainsAny(spec, "?#") {
 		return ""
@@ -143,7 +149,7 @@ func packageName(spec string) string {
 	return baseName(spec)
 }
 
-// imageName returns the name of an image without registry, tag and digest.
+// imageName returns the name of a container image without registry, tag and digest; "": ref is a URL.
 func imageName(ref string) string {
 	if strings.Contains(ref, "://") {
 		return ""
@@ -153,11 +159,11 @@ func imageName(ref string) string {
 	return name
 }
 
-// genericNames are names of scripts and folders that say nothing about what they are of.
+// genericNames are names of scripts and folders that do not say which server it is.
 var genericNames = []string{"index", "main", "__main__", "server", "app", "cli", "start", "dist", "build", "src", "bin", "lib", "out"}
 
-// scriptName returns the name of a script or module without its ending, or that of the folder
-// that it is in where its own says nothing.
+// scriptName returns the name of a script or module without its ending, or that of the folder that it is in where its own says nothing
+// (genericNames). "": path is a URL, or has a version behind "@".
 func scriptName(path string) string {
 	if strings.Contains(path, "://") || strings.ContainsAny(path, "@?#") {
 		return ""

@@ -15,7 +15,7 @@ import (
 // A subcommand is what help says of it, its flags, and what it does.
 type subcommand struct {
 	manual.Command
-	newFlagSet func() *pflag.FlagSet // all flags that it takes; nil: none
+	newFlagSet func() *pflag.FlagSet // returns all flags that the command takes; nil: it takes none
 	run        func(ctx context.Context, args []string, env environment) error
 }
 
@@ -24,7 +24,7 @@ func commandTable() []subcommand {
 	return slices.Concat(bridgeCommands(), watchCommands(), recordCommands(), accountCommands(), otherCommands(), helpCommands())
 }
 
-// bridgeCommands are those that carry messages.
+// bridgeCommands returns the commands that carry messages between clients and servers.
 func bridgeCommands() []subcommand {
 	return []subcommand{{
 		newFlagSet: new(serveFlags).flagSet, run: serve,
@@ -62,7 +62,7 @@ func bridgeCommands() []subcommand {
 	}}
 }
 
-// watchCommands are those that show what happens.
+// watchCommands returns the commands that show what happens: doctor and trace.
 func watchCommands() []subcommand {
 	return []subcommand{{
 		newFlagSet: new(doctorFlags).flagSet, run: diagnose,
@@ -96,7 +96,7 @@ func watchCommands() []subcommand {
 	}}
 }
 
-// recordCommands are those about recordings; with wrap and unwrap, a desktop client can be recorded.
+// recordCommands returns the commands about recordings: record, replay, and wrap and unwrap, with which a desktop client can be recorded.
 func recordCommands() []subcommand {
 	return []subcommand{{
 		newFlagSet: (&connectFlags{isRecord: true}).flagSet, run: recordCommand,
@@ -146,7 +146,7 @@ func recordCommands() []subcommand {
 	}}
 }
 
-// accountCommands are those about credentials of remote servers.
+// accountCommands returns the commands about credentials of remote servers: login, logout and status.
 func accountCommands() []subcommand {
 	return []subcommand{{
 		newFlagSet: new(loginFlags).flagSet, run: login,
@@ -185,7 +185,7 @@ func accountCommands() []subcommand {
 	}}
 }
 
-// otherCommands are the rest.
+// otherCommands returns the commands that belong to no other group.
 func otherCommands() []subcommand {
 	return []subcommand{{
 		run: func(_ context.Context, args []string, env environment) error { return checkConfig(args, env) },
@@ -239,7 +239,7 @@ func replayFlagSet() *pflag.FlagSet {
 	return set
 }
 
-// knownFlags returns what a FlagSet knows of its flags.
+// knownFlags returns what a FlagSet knows of its flags, as package manual takes it.
 func knownFlags(set *pflag.FlagSet) []manual.ParsedFlag {
 	var all []manual.ParsedFlag
 	set.VisitAll(func(f *pflag.Flag) {
@@ -248,7 +248,7 @@ func knownFlags(set *pflag.FlagSet) []manual.ParsedFlag {
 	return all
 }
 
-// shownDefault is a flag's default as one would write it; "": it says nothing.
+// shownDefault returns a flag's default as one would write it; "": help need not show it, as it is empty, zero or false.
 func shownDefault(f *pflag.Flag) string {
 	switch f.DefValue {
 	case "", "0", "0s", "[]", "false":
@@ -260,7 +260,7 @@ func shownDefault(f *pflag.Flag) string {
 	return f.DefValue
 }
 
-// shortDuration is a duration without units of which there are none: 30m, not 30m0s.
+// shortDuration returns the text of a duration without zero units at its end: 30m, not 30m0s.
 func shortDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/manual"
 )
 
-// helpCommands are those that explain the others.
+// helpCommands returns the commands that explain the others: help, man, completion.
 func helpCommands() []subcommand {
 	return []subcommand{{
 		run: help,
@@ -60,7 +60,7 @@ func helpCommands() []subcommand {
 	}}
 }
 
-// printCompletion prints a shell's script.
+// printCompletion is the command completion: it prints the script that completes command lines in a shell.
 func printCompletion(_ context.Context, args []string, env environment) error {
 	if len(args) != 1 {
 		return usagef("completion takes the name of one shell: %s", strings.Join(manual.Shells, ", "))
@@ -73,8 +73,9 @@ func printCompletion(_ context.Context, args []string, env environment) error {
 	return err
 }
 
-// complete answers the scripts. The first argument is how many words there are up to the cursor, the others are these
-// words. Some shells do not pass an empty last word on, so one may be missing.
+// complete is a hidden command that the completion scripts run: it prints what may stand in place of the last word, one a line. The first
+// argument is how many words there are up to the cursor, the others are these words. Some shells do not pass an empty last word on, so
+// one may be missing.
 func complete(_ context.Context, args []string, env environment) error {
 	if len(args) == 0 {
 		return usagef("%s is for the scripts that \"mcp-bridge completion\" prints", manual.CompleteCommand)

@@ -23,17 +23,18 @@ type connectFlags struct {
 	log    logFlags
 	target targetFlags
 	limits limitFlags
-	config string
+	config string // --config: the configuration file that has the server; "": the arguments name the server
 
 	tracing tracingFlags
 	inspect inspectFlags
 
-	logFile  string // "": the log goes to stderr
-	isRecord bool   // they are those of record
+	logFile  string // --log-file: the file of the log; "": the log goes to stderr
+	isRecord bool   // the command is record, not connect
 
-	set *pflag.FlagSet // all of them, once parsed
+	set *pflag.FlagSet // of all these flags; set by parse
 }
 
+// flagSet returns the set of all flags of connect or record; parsing it sets the fields of f, which have their defaults until then.
 func (f *connectFlags) flagSet() *pflag.FlagSet {
 	fs := pflag.NewFlagSet(f.command(), pflag.ContinueOnError)
 	f.log.register(fs)
@@ -46,7 +47,7 @@ func (f *connectFlags) flagSet() *pflag.FlagSet {
 	return fs
 }
 
-// command is the name of the command that the flags belong to.
+// command returns the name of the command that the flags belong to: connect or record.
 func (f *connectFlags) command() string {
 	if f.isRecord {
 		return "record"
@@ -54,7 +55,7 @@ func (f *connectFlags) command() string {
 	return "connect"
 }
 
-// parse returns the server; with --config, its name, and to is empty.
+// parse parses and checks the arguments, and returns the server: to, or with --config its name in the file, and to is empty.
 func (f *connectFlags) parse(args []string) (to target, name string, err error) {
 	f.set = f.flagSet()
 	positional, argv, err := parseFlags(f.set, args)
@@ -108,7 +109,7 @@ func connect(ctx context.Context, args []string, env environment) error {
 	return new(connectFlags).connect(ctx, args, env)
 }
 
-// connect is the command, with these flags.
+// connect parses args and runs the command connect, or record, to its end.
 func (f *connectFlags) connect(ctx context.Context, args []string, env environment) error {
 	to, name, err := f.parse(args)
 	if err != nil {
@@ -219,6 +220,7 @@ func (f *connectFlags) run(ctx context.Context, to target, name string, env envi
 	return traced.redactError(handler.ServeConn(observe.WithOrigin(ctx, &observe.SessionOrigin{DescribeEnd: describeConnectEnd}), client))
 }
 
+// closeServer closes the server, and logs an error of that.
 func closeServer(server *upstream.Server, log hclog.Logger) {
 	if err := server.Close(); err != nil {
 		log.Warn("closing", "error", err)
@@ -236,7 +238,8 @@ func clientAtStdin(settings config.Settings, env environment, log hclog.Logger) 
 	})
 }
 
-// logOwedAnswers returns what logs that the run goes on although the client says nothing more.
+// logOwedAnswers returns a function for PumpOptions.OnClientEOF: it logs that the client sends nothing more and how many
+// answers are still waited for.
 func logOwedAnswers(log hclog.Logger) func(owed, untaken int) {
 	return func(owed, untaken int) {
 		log.Info("the client sends nothing more, but answers are still waited for", "owed", owed, "untaken", untaken)
@@ -253,8 +256,8 @@ func observeCalls(opts *bridge.PumpOptions, server string, observer *observe.Obs
 	return opts.PendingCalls
 }
 
-// describeConnectEnd says how connect's only session has ended. An error of it ends the run, and is
-// the last line.
+// describeConnectEnd says, for the log, how connect's only session has ended. failed is always false, so that the log does not
+// warn of an error: the error ends the run, and is said in the last line of stderr.
 func describeConnectEnd(err error) (how string, failed bool) {
 	if err != nil {
 		return "with an error", false
@@ -262,8 +265,8 @@ func describeConnectEnd(err error) (how string, failed bool) {
 	return "the client has gone", false
 }
 
-// spec describes the server. With --config, settings become those of the file, and fileAuth is what the file says of
-// signing in; else it is nil.
+// spec describes the server that to names. With --config it describes the one with this name in the file, sets *settings to its
+// settings, and returns as fileAuth what the file says of signing in to it (not nil); else fileAuth is nil.
 func (f *connectFlags) spec(to target, name string, settings *config.Settings, env environment, log hclog.Logger) (_ upstream.Spec, fileAuth map[string][]string, _ error) {
 	if f.config == "" {
 		spec, err := f.target.spec(to, &f.limits, env, log)
@@ -308,9 +311,8 @@ func isTerminal(f *os.File) bool {
 	return err != nil || !os.SameFile(info, null)
 }
 
-// cancelAfterClientGone ends the run some time after the client has gone. Otherwise a server
-// that takes nothing would keep us from reading on to the end of the input,
-// for ever. It ends with ctx.
+// cancelAfterClientGone waits until gone is closed and then for the time after, and calls cancel, which ends the run. Otherwise a
+// server that takes nothing would keep us from reading on to the end of the input, for ever. If ctx ends before, it returns.
 func cancelAfterClientGone(ctx context.Context, gone <-chan struct{}, after time.Duration, cancel func()) {
 	select {
 	case <-gone:
@@ -326,7 +328,7 @@ func cancelAfterClientGone(ctx context.Context, gone <-chan struct{}, after time
 	}
 }
 
-// runDemo is the demo server on our stdin and stdout.
+// runDemo is the command demo: it runs the demo server on our stdin and stdout.
 func runDemo(ctx context.Context, args []string, env environment) error {
 	fs := pflag.NewFlagSet("demo", pflag.ContinueOnError)
 	positional, argv, err := parseFlags(fs, args)

@@ -36,9 +36,9 @@ type credentials struct {
 	// It is set before attach is called.
 	mayAskClient bool
 
-	mu          sync.Mutex
+	mu          sync.Mutex                                 // guards the fields below
 	authorizers map[[sha256.Size]byte]*outbound.Authorizer // by fingerprintOf their settings
-	elicitor    *outbound.SignInElicitor                   // asks the client; nil: no server that was attached needs that
+	elicitor    *outbound.SignInElicitor                   // asks the client to show where a person signs in; nil: no server that was attached needs that
 }
 
 // attach has requests to a remote server made with its credential, unless the user has given another one, or wants
@@ -87,7 +87,8 @@ func (c *credentials) attach(ctx context.Context, spec *upstream.Spec, s signin.
 // isPrompted reports whether requests that need a sign-in have a person sign in, and wait for it.
 func isPrompted(s signin.Settings) bool { return s.IsPersonal() && s.Prompt != signin.PromptError }
 
-// elicitorFor returns what asks the client to show where a person signs in; nil: nobody asks it. mu is held.
+// elicitorFor returns what asks the client to show where a person signs in, for a server with these settings; nil: the client must not be
+// asked, or a browser shows it, or no person signs in. mu is held.
 func (c *credentials) elicitorFor(s signin.Settings) *outbound.SignInElicitor {
 	if !c.mayAskClient || !isPrompted(s) {
 		return nil
@@ -98,15 +99,16 @@ func (c *credentials) elicitorFor(s signin.Settings) *outbound.SignInElicitor {
 	return cmp.Or(c.elicitor, new(outbound.SignInElicitor))
 }
 
-// clientElicitor returns what asks the client to show where a person signs in; nil: nobody asks it. It is called after the
-// last attach.
+// clientElicitor returns what asks the client to show where a person signs in; nil: no attached server needs that. It is called
+// after the last attach.
 func (c *credentials) clientElicitor() *outbound.SignInElicitor {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.elicitor
 }
 
-// newAuthorizer opens the store, and returns what adds its credential to requests. It makes no request.
+// newAuthorizer opens the store of credentials, and returns what adds the stored credential to requests. It makes no request. elicitor
+// asks the client to show where a person signs in; nil: nobody asks it.
 func newAuthorizer(ctx context.Context, s signin.Settings, elicitor *outbound.SignInElicitor, log hclog.Logger) (*outbound.Authorizer, error) {
 	o, err := s.Options(ctx)
 	if err != nil {
@@ -135,7 +137,7 @@ func isDefaultSignIn(s signin.Settings) bool {
 	return s.IsPersonal() && s.StoreDir == "" && s.StoreKind != "keyring" && s.Client.ID == "" && s.Client.MetadataURL == ""
 }
 
-// newPrompter returns what has a person sign in, in a process that outlives this one.
+// newPrompter returns what has a person sign in when a request needs it, by a process ("login --detached") that outlives this one.
 func newPrompter(s signin.Settings, store *tokenstore.Store, elicitor *outbound.SignInElicitor, log hclog.Logger) (*signin.Prompter, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -154,7 +156,8 @@ func newPrompter(s signin.Settings, store *tokenstore.Store, elicitor *outbound.
 	}), nil
 }
 
-// close closes the credentials. It is called once the connections to the servers have ended.
+// close ends the use of all credentials, and waits for renewals that are under way. It is called once the connections to the servers
+// have ended.
 func (c *credentials) close() {
 	c.mu.Lock()
 	all := slices.Collect(maps.Values(c.authorizers))
@@ -167,7 +170,7 @@ func (c *credentials) close() {
 	wg.Wait()
 }
 
-// fingerprintOf stands for settings with their secrets.
+// fingerprintOf returns a hash of settings and their secrets: it is equal for equal settings.
 func fingerprintOf(s signin.Settings) (sum [sha256.Size]byte, err error) {
 	text, err := json.Marshal(s)
 	if err != nil {

@@ -28,24 +28,24 @@ type daemon struct {
 	flags        *serveFlags
 	env          environment
 	log          hclog.Logger
-	observer     *observe.Observer       // of all servers
-	tracing      *tracing                // of all that observer tells
+	observer     *observe.Observer       // is told what passes through all servers
+	tracing      *tracing                // writes down what observer tells, without secrets
 	fail         context.CancelCauseFunc // ends the run with an error; with nil, without one
-	guard        access.Policy           // for every path
-	auth         credentials             // of remote servers
+	guard        access.Policy           // who may come in, at every path
+	auth         credentials             // for remote servers
 	staticTokens *access.Tokens          // bearer tokens of the token file or the environment; nil: there are none
-	hub          *hub.Hub
-	notify       *listen.Notifier
-	sockets      listen.Listeners
-	stopInspect  func() // ends what serves the inspection API; nil: it has not begun
+	hub          *hub.Hub                // serves all servers
+	notify       *listen.Notifier        // tells the service manager, such as systemd, about the run
+	sockets      listen.Listeners        // at which clients come in; set by setUp
+	stopInspect  func()                  // ends what serves the inspection API; nil: it has not begun
 
 	protection *protection // verifies access tokens; nil: none are accepted
 	scopeLines []string    // the scope policy of the configuration file; guarded by reloadMu
 
 	reloadMu     sync.Mutex               // held during a reload, and while setUp runs
 	isServing    bool                     // a reload may change something: setUp is done, and the end has not begun; guarded by reloadMu
-	maxProcesses int                      // of all servers together; guarded by reloadMu
-	configFiles  atomic.Pointer[[]string] // those that were read, to be watched; nil: none yet
+	maxProcesses int                      // how many processes all servers together may have, 0: no limit; guarded by reloadMu
+	configFiles  atomic.Pointer[[]string] // the configuration file and those that it names, as last read; nil: not read yet
 }
 
 // run is the whole run: it sets up, serves until ctx is done, and ends everything. nil: somebody has asked for the end.
@@ -97,7 +97,7 @@ func endCause(ctx context.Context) error {
 	return nil
 }
 
-// metricsServers returns what the metrics say of each server.
+// metricsServers returns the state of each server now, for the metrics.
 func (d *daemon) metricsServers() (all []metrics.Server) {
 	for name, state := range d.hub.States() {
 		all = append(all, metrics.Server{Name: name, Ready: state.Ready, CallsInFlight: state.Calls, OldestCallAge: time.Duration(state.OldestCallSeconds) * time.Second})
@@ -105,7 +105,8 @@ func (d *daemon) metricsServers() (all []metrics.Server) {
 	return all
 }
 
-// setUp sets up the servers and the sockets. No reload comes in between. ctx ends a wait for the system's keyring.
+// setUp opens the sockets, starts the inspection API and sets up the servers. It holds reloadMu, so that no reload comes in between. ctx
+// ends a wait for the system's keyring.
 func (d *daemon) setUp(ctx context.Context, where listenAddresses, to target) error {
 	d.reloadMu.Lock()
 	defer d.reloadMu.Unlock()
@@ -140,7 +141,7 @@ func (d *daemon) logNotifyError(err error) {
 	}
 }
 
-// initialSpecs returns the servers to begin with.
+// initialSpecs describes the servers to begin with: those of the configuration file, or without one the server that to names.
 func (d *daemon) initialSpecs(ctx context.Context, to target) ([]hub.Spec, error) {
 	if d.flags.config != "" {
 		return d.load(ctx)
@@ -164,7 +165,7 @@ func (d *daemon) initialSpecs(ctx context.Context, to target) ([]hub.Spec, error
 	return []hub.Spec{spec}, nil
 }
 
-// load reads the configuration file, and sets configFiles, maxProcesses and scopeLines. reloadMu is held.
+// load reads the configuration file, describes its servers, and sets configFiles, maxProcesses and scopeLines. reloadMu is held.
 func (d *daemon) load(ctx context.Context) ([]hub.Spec, error) {
 	defaults := d.flags.settings()
 	c, err := loadConfig(d.flags.config, config.Options{Lookup: d.env.lookup, Defaults: &defaults, CheckScopes: checkScopes}, d.log)
@@ -221,8 +222,8 @@ func (d *daemon) apply(all []hub.Spec) error {
 	return err
 }
 
-// isAlive reports whether the servers can be asked anything: the service manager
-// restarts a bridge that cannot.
+// isAlive reports whether the hub answers a question within 5 seconds, and does not hang. The service manager restarts a bridge
+// that hangs.
 func (d *daemon) isAlive() bool {
 	answered := make(chan struct{})
 	go func() { // ends at once, or never: then the process is about to be ended
@@ -239,7 +240,7 @@ func (d *daemon) isAlive() bool {
 	}
 }
 
-// hasReloadableFiles reports whether there is anything to load again.
+// hasReloadableFiles reports whether there is a file for reload: of --config, --token-file or --scope-map.
 func (d *daemon) hasReloadableFiles() bool {
 	return d.flags.config != "" || d.flags.access.tokenFile != "" || d.flags.protect.scopeMapFile != ""
 }
@@ -261,8 +262,8 @@ func (d *daemon) filesToWatch() []string {
 	return files
 }
 
-// handleHangups reloads at each SIGHUP, until ctx is done. Where there is nothing to
-// load again, the first one ends the run.
+// handleHangups loads the TLS files and those of reload again at each SIGHUP, until ctx is done. Where there is no such file,
+// the first SIGHUP ends the run.
 func (d *daemon) handleHangups(ctx context.Context) {
 	for {
 		select {
@@ -287,7 +288,8 @@ func (d *daemon) handleHangups(ctx context.Context) {
 // gone or empty: some programs remove or truncate a file before they write it.
 const accessFileSettleTime = 2 * time.Second
 
-// awaitAccessFiles waits for accessFileSettleTime, or until ctx is done, if such a file is gone or empty now.
+// awaitAccessFiles waits for accessFileSettleTime, or until ctx is done, if the token file or that of --scope-map is gone or empty
+// now; otherwise it returns at once.
 func (d *daemon) awaitAccessFiles(ctx context.Context) {
 	if !(d.staticTokens != nil && d.staticTokens.IsFileGoneOrEmpty()) && !d.protection.isUnsettled() {
 		return
@@ -330,7 +332,8 @@ func (d *daemon) reloadScopes() {
 	d.log.Info("scope map loaded")
 }
 
-// reload takes over what the files say now. A file with a mistake changes nothing. ctx ends its waits.
+// reload takes over what the files of --token-file, --scope-map and --config say now. A file with a mistake is logged, and what it
+// said before stays in force. ctx ends its waits.
 func (d *daemon) reload(ctx context.Context) {
 	d.awaitAccessFiles(ctx)
 	d.reloadMu.Lock()
@@ -412,7 +415,8 @@ func (d *daemon) serve(ctx context.Context) {
 	_ = srv.Close()
 }
 
-// connContext returns the ctx of the requests of a connection, with what is known of it from its beginning.
+// connContext returns the ctx for all requests of a connection: in it are the connection's InlineReply and, at a Unix socket, the
+// user at the other end.
 func connContext(ctx context.Context, c net.Conn) context.Context {
 	ctx = httpserve.WithInlineReply(ctx, c)
 	if user := listen.PeerUser(c); user != "" {
@@ -421,7 +425,8 @@ func connContext(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// url is what to tell people about a listener: an address that is served there, as a reverse proxy would ask for it.
+// url returns the address to show people for a listener: that of /mcp, or with --config that of /servers, both behind the path
+// prefix; of a Unix socket, its path.
 func (d *daemon) url(l *listen.Listener) string {
 	at := l.URL()
 	switch {

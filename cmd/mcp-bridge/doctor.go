@@ -22,18 +22,20 @@ import (
 
 // doctorFlags are the flags of doctor.
 type doctorFlags struct {
-	target     targetFlags // doctor has some of them
-	auth       authFlags   // doctor has some of them (doctorAuthFlags)
-	maxMessage byteSize
-	json, slow bool
-	toolToCall string
-	bundle     string
-	config     string
+	target     targetFlags // doctor has some of these flags; the other fields are zero
+	auth       authFlags   // doctor has some of these flags (doctorAuthFlags); the other fields are the defaults
+	maxMessage byteSize    // --max-message-size: how large a message of the server may be
+	json       bool        // --json: write the report as JSON
+	slow       bool        // --slow: also make the checks that take minutes
+	toolToCall string      // --call: the tool to call once; "": none
+	bundle     string      // --bundle: the file to pack the report into; "": none
+	config     string      // --config: the configuration file that has the server; "": the arguments name the server
 
-	set        *pflag.FlagSet // all of them, once parsed
+	set        *pflag.FlagSet // of all these flags; set by parse
 	serverName string         // with --config: the name of the server in the file
 }
 
+// flagSet returns the set of all flags of doctor; parsing it sets the fields of f, which have their defaults until then.
 func (f *doctorFlags) flagSet() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("doctor", pflag.ContinueOnError)
 	child := &f.target.child
@@ -59,7 +61,8 @@ func (f *doctorFlags) flagSet() *pflag.FlagSet {
 	return fs
 }
 
-// parse returns the server, and the arguments of the tool that is to be called. With --config it sets f.serverName, and to is empty.
+// parse parses and checks the arguments, and returns the server, and the JSON object with the arguments for the tool of --call (nil: not
+// given). With --config it sets f.serverName, and to is empty.
 func (f *doctorFlags) parse(args []string) (to target, arguments []byte, err error) {
 	f.set = f.flagSet()
 	positional, argv, err := parseFlags(f.set, args)
@@ -99,10 +102,11 @@ func (f *doctorFlags) parse(args []string) (to target, arguments []byte, err err
 	return to, arguments, err
 }
 
-// errFindings makes the exit status that of a server with faults, after the report was written.
+// errFindings is the error of doctor if the server has faults. It makes the exit status 1, and nothing more is printed: the
+// report has them.
 var errFindings = &loggedError{errors.New("faults were found")}
 
-// notRunError is why doctor or replay could not find anything out.
+// notRunError is the error of doctor or replay if they could not find anything out. It makes the exit status 2.
 type notRunError struct{ error }
 
 // diagnose is the command doctor.
@@ -150,7 +154,7 @@ func diagnose(ctx context.Context, args []string, env environment) error {
 	return nil
 }
 
-// print writes the report.
+// print writes the report of doctor to w: as JSON with --json, else as text.
 func (f *doctorFlags) print(w io.Writer, report *doctor.Report) error {
 	if f.json {
 		return report.WriteJSON(w)
@@ -158,8 +162,8 @@ func (f *doctorFlags) print(w io.Writer, report *doctor.Report) error {
 	return report.WriteText(w)
 }
 
-// examine makes the report. envNames are those of the environment variables that the server
-// gets, or that we have if it is remote.
+// examine examines the server and returns the report. envNames are the names of the environment variables that the server gets; if it
+// is remote, of those that we have.
 func (f *doctorFlags) examine(ctx context.Context, to target, arguments []byte, env environment, log hclog.Logger) (_ *doctor.Report, envNames []string, err error) {
 	var s configServer
 	if f.config != "" {
@@ -204,7 +208,7 @@ func (f *doctorFlags) examine(ctx context.Context, to target, arguments []byte, 
 	return report, variableNames(spec.Env), command.Diagnose(ctx, spec, o, report)
 }
 
-// hideSecrets has a report hide what may be secret.
+// hideSecrets has a report hide these values wherever they occur in it, except those of less than 8 bytes, which are rather words.
 func hideSecrets(report *doctor.Report, values []string) {
 	for _, value := range values {
 		if len(value) >= 8 { // a shorter one is rather a word
@@ -216,11 +220,11 @@ func hideSecrets(report *doctor.Report, values []string) {
 // configServer is a server of a configuration file. The zero value is none.
 type configServer struct {
 	config.Server
-	spec    upstream.Spec
-	secrets []string // the values of variables that the file names, and of secrets in "auth"
+	spec    upstream.Spec // how the server is reached
+	secrets []string      // the values of variables that the file names, and of secrets in "auth"
 }
 
-// loadServer reads the server of --config.
+// loadServer reads the server f.serverName from the configuration file of --config.
 func (f *doctorFlags) loadServer(env environment, log hclog.Logger) (s configServer, err error) {
 	trust, err := f.target.tls()
 	if err != nil {
@@ -246,7 +250,7 @@ func (f *doctorFlags) loadServer(env environment, log hclog.Logger) (s configSer
 	return s, err
 }
 
-// variableNames returns the names of environment variables.
+// variableNames returns the sorted names of environment variables, which are written NAME=VALUE.
 func variableNames(env []string) []string {
 	var names []string
 	for _, v := range env {

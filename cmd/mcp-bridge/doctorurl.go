@@ -64,10 +64,10 @@ func (f *doctorFlags) examineURL(ctx context.Context, address string, arguments 
 	return remote.Diagnose(ctx, address, o, report)
 }
 
-// Waits for the stored credential. doctor has 20 seconds for all.
+// Waits of doctor for the stored credential. doctor has 20 seconds for all.
 const (
-	storeTimeout   = 5 * time.Second  // then doctor goes on without it
-	renewalTimeout = 19 * time.Second // then a renewal that is still under way is given up
+	storeTimeout   = 5 * time.Second  // how long doctor waits for the stored credential before it goes on without one
+	renewalTimeout = 19 * time.Second // how long, from then on, a renewal of the credential may still take before doctor gives it up
 )
 
 // loginCommand returns the command that signs in with the flags that say which sign-in is meant, as a shell takes it.
@@ -148,7 +148,7 @@ func (f *doctorFlags) useStoredCredential(ctx context.Context, address string, f
 	return cleanup, nil
 }
 
-// storedResource returns what the stored token is for; "": nobody has said.
+// storedResource returns the resource (RFC 8707) that the stored token is for; "": none is known.
 func storedResource(ctx context.Context, options client.Options) string {
 	c, err := client.New(options)
 	if err != nil {
@@ -162,8 +162,8 @@ func storedResource(ctx context.Context, options client.Options) string {
 	return e.Credential.Resource
 }
 
-// storedToken returns the token to use now; an empty one: none is stored. cleanup waits for a renewal that is under way when storeCtx is
-// done: what it brings may replace what is stored, so it must not be lost.
+// storedToken returns the stored access token, renewed if it is due; an empty one: none is stored. cleanup waits for a renewal that is
+// still under way when storeCtx is done: what it brings may replace what is stored, so it must not be lost.
 func storedToken(ctx, storeCtx context.Context, options client.Options) (token auth.Token, cleanup func(), err error) {
 	var notice atomic.Pointer[error] // why the store cannot be read, for one
 	options.OnError = func(err error) { notice.Store(&err) }

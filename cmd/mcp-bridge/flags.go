@@ -24,10 +24,13 @@ import (
 
 // logFlags say what is logged and how. Every command has them.
 type logFlags struct {
-	level, format string
-	debug, silent bool // short for the levels debug and error
+	level  string // --log-level: trace, debug, info, warn, error or off
+	format string // --log-format: text or json
+	debug  bool   // --debug: the level is debug, whatever --log-level says
+	silent bool   // --silent: the level is error, whatever --log-level says
 }
 
+// register adds the flags of logFlags to fs, and gives the fields their defaults.
 func (f *logFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.level, "log-level", "info", "")
 	fs.StringVar(&f.format, "log-format", "text", "")
@@ -73,13 +76,19 @@ func (f *logFlags) reportError(log hclog.Logger, err error) error {
 
 // childFlags say how a stdio server is run.
 type childFlags struct {
-	name, cwd, passEnv, envFile   string
-	env                           []string
-	addedEnv                      []string // what env and envFile say, once spec was called
-	pty                           bool
-	stdinWait, termWait, killWait time.Duration
+	name      string        // --name: what the log calls the server; "": made of the command
+	cwd       string        // --cwd: the working directory of the server; "": ours
+	passEnv   string        // --pass-env: which of our environment variables the server inherits; "": the default
+	envFile   string        // --env-file: a file of environment variables for the server, one NAME=VALUE a line; "": none
+	env       []string      // --env: environment variables for the server, as NAME=VALUE, or NAME for the value that it has here
+	addedEnv  []string      // the environment variables of --env-file and --env, as NAME=VALUE; set by spec
+	pty       bool          // --pty: the server's stdout is a terminal
+	stdinWait time.Duration // --stdin-wait: how long to wait for the end of the server after its stdin was closed
+	termWait  time.Duration // --term-wait: how long to wait after SIGTERM, which comes next
+	killWait  time.Duration // --kill-wait: how long to wait after SIGKILL, which comes last
 }
 
+// register adds the flags of childFlags to fs, and gives the fields their defaults.
 func (f *childFlags) register(fs *pflag.FlagSet) {
 	defaults := config.DefaultSettings()
 	fs.StringVar(&f.name, "name", "", "")
@@ -118,6 +127,7 @@ func (f *childFlags) spec(argv []string, lookup func(string) (string, bool)) (su
 	}, nil
 }
 
+// baseName returns what stands behind the last slash or backslash of a path: the whole path if there is none.
 func baseName(path string) string {
 	return path[strings.LastIndexAny(path, `/\`)+1:]
 }
@@ -155,7 +165,8 @@ func (f *childFlags) readAddedEnv(lookup func(string) (string, bool)) ([]string,
 	return added, nil
 }
 
-// eachLine calls f for each line of a file that is neither blank nor a # comment.
+// eachLine calls f for each line of the file name that is neither blank nor a # comment, and ends at the first error. n is
+// the number of the line; flag is the flag that names the file, for the text of an error.
 func eachLine(flag, name string, f func(n int, line string) error) error {
 	file, err := os.Open(name)
 	if err != nil {
@@ -226,6 +237,7 @@ func readHeaders(values []string, file string, variables []string, lookup func(s
 	return h, nil
 }
 
+// isHeaderName reports whether s may be the name of an HTTP header: it is not empty, and has no character that a name cannot have.
 func isHeaderName(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", r))
@@ -329,7 +341,8 @@ func explainFlagError(fs *pflag.FlagSet, args []string, err error) error {
 	return usagef("%v", err)
 }
 
-// shownCommand returns a command as a shell takes it, without what may be secret in it: stderr may be kept.
+// shownCommand returns a command as one writes it in a shell, for an error or a hint on stderr. What may be secret in it is
+// left out, as somebody may keep what stands on stderr.
 func shownCommand(argv []string) string {
 	return printable.ShellCommand(migrate.WithoutSecrets(argv)...)
 }
@@ -350,7 +363,7 @@ func warnOtherBridge(argv []string, command string, log hclog.Logger) {
 	}
 }
 
-// migrateCommand returns what migrate has to know of a command.
+// migrateCommand describes one of our commands to package migrate: its name, and which flags it has.
 func migrateCommand(command string) migrate.Command {
 	c, _ := findCommand(command)
 	set := c.newFlagSet()
@@ -363,7 +376,7 @@ func migrateCommand(command string) migrate.Command {
 	}}
 }
 
-// usageHint says how to write a command; "": nothing is known of it.
+// usageHint returns the end of an error's text that says how a command of ours is called; "": there is no such command.
 func usageHint(command string) string {
 	c, ok := findCommand(command)
 	if !ok || len(c.Usage) == 0 {
@@ -414,7 +427,8 @@ func flagNames(fs *pflag.FlagSet) []string {
 	return names
 }
 
-// parseFlags parses args and returns what is left: before "--" and after it.
+// parseFlags parses args, and returns the arguments that belong to no flag: positional are those before "--", command those
+// after it (nil: there is no "--").
 func parseFlags(fs *pflag.FlagSet, args []string) (positional, command []string, err error) {
 	fs.SetOutput(io.Discard)
 	fs.Usage = func() {}
@@ -429,7 +443,7 @@ func parseFlags(fs *pflag.FlagSet, args []string) (positional, command []string,
 	return rest, nil, nil
 }
 
-// hyphenateFlag makes a flag's name of one that is written as programs in JavaScript do: --sessionTimeout.
+// hyphenateFlag returns the name of our flag for a name that is written as programs in JavaScript do: session-timeout for sessionTimeout.
 func hyphenateFlag(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	var b strings.Builder
 	for _, r := range name {

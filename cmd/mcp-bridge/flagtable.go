@@ -2,7 +2,7 @@ package main
 
 import "github.com/mcp-bridge/mcp-bridge/internal/manual"
 
-// signInCommands are those that are about credentials alone.
+// signInCommands are the commands that are about credentials alone.
 var signInCommands = []string{"login", "logout", "status"}
 
 // flagGroups are all flags of all commands. Help, man page and completion are made of it; which command has which
@@ -165,12 +165,12 @@ var flagGroups = []manual.Group{
 	}},
 }
 
-// flag returns a row of the table. value is how help shows the flag's value; "": it is a switch.
+// flag returns a row of flagGroups: text explains the flag in the help, value is how help shows the flag's value; "": it has none.
 func flag(name, value, text string) manual.Flag {
 	return manual.Flag{Name: name, Value: value, Text: text}
 }
 
-// signInFlags are those of authFlags.
+// signInFlags are the rows of flagGroups for the flags of authFlags.
 var signInFlags = []manual.Flag{
 	flag("auth", "auto|none|client-credentials|jwt-bearer|enterprise", "auto: a person signs in, if the server asks for it; the last three need no person"),
 	flag("profile", "NAME", "one of several accounts at a server"),

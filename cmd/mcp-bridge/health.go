@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	defaultHealthAddress = "http://127.0.0.1:8080" // where serve listens by default
-	healthTimeout        = 5 * time.Second
+	defaultHealthAddress = "http://127.0.0.1:8080" // what health asks without an argument: where serve listens by default
+	healthTimeout        = 5 * time.Second         // how long health waits for the answer
 )
 
-// health asks a bridge whether it is ready, for those who watch over it, such as a container's HEALTHCHECK. It sends no
+// health is the command health: it asks a bridge whether it is ready, for those who watch over it, such as a container's HEALTHCHECK. It sends no
 // secret and believes nothing but the status, so a certificate is not verified: at an address such as 127.0.0.1 no
 // public one would be right.
 func health(ctx context.Context, args []string, env environment) error {

@@ -19,17 +19,22 @@ import (
 )
 
 // inspectFlags say whether a browser can look at the bridge, and who may. serve and connect have them.
-type inspectFlags struct{ addr, tokenFile string }
+type inspectFlags struct {
+	addr      string // --inspect: the address of the page for browsers, HOST:PORT or unix:PATH; "": there is none
+	tokenFile string // --inspect-token-file: the file of the tokens that the page asks for; "": one that is made for this run
+}
 
-// defaultInspectAddr is the address of --inspect without a value.
+// defaultInspectAddr is the address of --inspect without a value: any free port of this machine.
 const defaultInspectAddr = "127.0.0.1:0"
 
+// register adds the flags of inspectFlags to fs, and gives the fields their defaults.
 func (f *inspectFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.addr, "inspect", "", "")
 	fs.Lookup("inspect").NoOptDefVal = defaultInspectAddr
 	fs.StringVar(&f.tokenFile, "inspect-token-file", "", "")
 }
 
+// check finds mistakes that do not depend on the system.
 func (f *inspectFlags) check() error {
 	if f.addr == "" && f.tokenFile != "" {
 		return usagef("--inspect-token-file needs --inspect")
@@ -39,15 +44,15 @@ func (f *inspectFlags) check() error {
 
 // inspectedRun is a run that can be looked at.
 type inspectedRun struct {
-	name         string
-	addresses    []string // at which clients reach it
-	observer     *observe.Observer
-	recorder     *trace.Recorder
-	servers      func() []inspect.Server
-	restart      func(server string) error               // nil: that cannot be done
+	name         string                                  // what the run is called: its command, such as "serve"
+	addresses    []string                                // at which clients reach it
+	observer     *observe.Observer                       // tells what passes through the run
+	recorder     *trace.Recorder                         // makes records of what passes, for those who look
+	servers      func() []inspect.Server                 // returns the state of the servers now
+	restart      func(server string) error               // restarts a server; nil: that cannot be done
 	cancelCalls  func(func(bridge.PendingCall) bool) int // cancels the calls that match, and returns how many did
-	waitingCalls func() []observe.WaitingCall
-	tlsFlags     listenFlags // only its TLS files are used; zero: there are none
+	waitingCalls func() []observe.WaitingCall            // returns the requests that have no answer yet
+	tlsFlags     listenFlags                             // only its TLS files are used; zero: there are none
 	env          environment
 	log          hclog.Logger
 }
@@ -78,7 +83,7 @@ func (f *inspectFlags) start(run inspectedRun) (stop func(), err error) {
 	}, nil
 }
 
-// cancelCall cancels a call of a session.
+// cancelCall cancels the call of a session that has this id. false: there is none.
 func (run *inspectedRun) cancelCall(session string, id jsonrpc.ID) bool {
 	return run.cancelCalls(func(c bridge.PendingCall) bool {
 		return observe.IsCallOfSession(c, session) && id.Equivalent(c.ID)
@@ -133,7 +138,7 @@ func (d *daemon) startInspect(sockets listen.Listeners) (err error) {
 	return err
 }
 
-// inspectServers returns what there is to tell about the servers.
+// inspectServers returns the state of all servers, as the inspection API shows it.
 func (d *daemon) inspectServers() []inspect.Server {
 	all := []inspect.Server{}
 	for _, s := range d.hub.Info() {
@@ -144,11 +149,12 @@ func (d *daemon) inspectServers() []inspect.Server {
 	return all
 }
 
+// inspectServerOf returns the state of a server as the inspection API shows it, without Description, Remote and Sessions.
 func inspectServerOf(name string, s upstream.State) inspect.Server {
 	return inspect.Server{Name: name, Ready: s.Ready, Running: s.Running, LastError: s.LastError, Calls: s.Calls, OldestCallAge: float64(s.OldestCallSeconds)}
 }
 
-// connectedServer returns what tells about the server of connect.
+// connectedServer returns a function that returns the state of the server of connect, as the only element, for the inspection API.
 func connectedServer(server *upstream.Server, name string, calls *bridge.PendingCalls) func() []inspect.Server {
 	return func() []inspect.Server {
 		s := inspectServerOf(name, server.State())

@@ -13,11 +13,14 @@ import (
 
 // limitFlags bound messages and waits. serve and connect have them.
 type limitFlags struct {
-	maxMessage                          byteSize
-	maxDepth                            int
-	requestTimeout, drainTimeout, grace time.Duration
+	maxMessage     byteSize      // --max-message-size: how large a message may be
+	maxDepth       int           // --max-depth: how deeply objects and arrays may be nested in a message
+	requestTimeout time.Duration // --request-timeout: a request is cancelled when the server is silent on it for so long; 0: never
+	drainTimeout   time.Duration // --drain-timeout: how long calls in progress may go on at the end of the input, or at a server that a new configuration changes or removes
+	grace          time.Duration // --grace: how long calls in progress may go on after SIGTERM or SIGINT
 }
 
+// register adds the flags of limitFlags to fs, and gives the fields their defaults.
 func (f *limitFlags) register(fs *pflag.FlagSet) {
 	d := config.DefaultSettings()
 	f.maxMessage = byteSize(d.MaxMessageSize)
@@ -44,12 +47,16 @@ func (f *limitFlags) applyTo(s *config.Settings) {
 
 // scaleFlags bound what runs: sessions, processes, and who waits for them. serve has them.
 type scaleFlags struct {
-	isolation                                  string
-	maxSessions, maxChildren, maxChildrenTotal int
-	queue                                      int
-	queueTimeout, sessionTimeout               time.Duration
+	isolation        string        // --isolation: which clients share a server process
+	maxSessions      int           // --max-sessions: how many sessions each transport may have
+	maxChildren      int           // --max-children: how many processes one server may have; 0: the default of its isolation
+	maxChildrenTotal int           // --max-children-total: how many processes all servers together may have; 0: no limit
+	queue            int           // --queue: how many clients may wait for a process to end
+	queueTimeout     time.Duration // --queue-timeout: how long a client waits for a process to end before it is refused (503)
+	sessionTimeout   time.Duration // --session-timeout: a Streamable HTTP session ends when it is idle for so long; 0: never
 }
 
+// register adds the flags of scaleFlags to fs, and gives the fields their defaults.
 func (f *scaleFlags) register(fs *pflag.FlagSet) {
 	d := config.DefaultSettings()
 	fs.StringVar(&f.isolation, "isolation", d.Isolation, "")
@@ -61,6 +68,7 @@ func (f *scaleFlags) register(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.sessionTimeout, "session-timeout", d.SessionTimeout, "")
 }
 
+// check finds mistakes that do not depend on the system.
 func (f *scaleFlags) check() error {
 	_, known := upstream.ParseIsolation(f.isolation)
 	switch {
@@ -90,8 +98,10 @@ func (s *byteSize) String() string {
 	return strconv.Itoa(int(*s))
 }
 
+// Type returns what pflag calls the kind of value: "size".
 func (s *byteSize) Type() string { return "size" }
 
+// Set parses a number of bytes, or one with KiB, MiB or GiB. 0 is an error.
 func (s *byteSize) Set(text string) error {
 	number, unit := strings.TrimSpace(text), 1
 	for suffix, n := range map[string]int{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30} {

@@ -25,12 +25,15 @@ import (
 
 // loginFlags are the flags of login.
 type loginFlags struct {
-	credential                  credentialFlags
-	useDeviceCode, registerAnew bool
-	cancel, detached            bool
-	callback                    string
+	credential    credentialFlags
+	useDeviceCode bool   // --device-code: sign in with a code on another device
+	registerAnew  bool   // --fresh: register the client anew first
+	cancel        bool   // --cancel: end the sign-in to this server that is under way in another process
+	detached      bool   // --detached (not in the help): this process does the sign-in of a bridge that has started it
+	callback      string // --callback: where the browser has ended, for the sign-in of another process; "-": read it from stdin; "": not given
 }
 
+// flagSet returns the set of all flags of login; parsing it sets the fields of f, which have their defaults until then.
 func (f *loginFlags) flagSet() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("login", pflag.ContinueOnError)
 	f.credential.register(fs)
@@ -154,7 +157,7 @@ func (f *loginFlags) signIn(ctx context.Context, c *client.Credential, s signin.
 	return nil
 }
 
-// loginError returns why a sign-in has brought nothing.
+// loginError returns err, with which a sign-in has ended; if the user has interrupted it, an error that says so.
 func loginError(ctx context.Context, c *client.Credential, err error) error {
 	if ctx.Err() == nil || !errors.Is(err, context.Canceled) {
 		return err
@@ -162,8 +165,8 @@ func loginError(ctx context.Context, c *client.Credential, err error) error {
 	return fmt.Errorf("interrupted: nobody has signed in to %s, and the address that was shown is of no use any more", c.Server())
 }
 
-// otherMachineHint says what to do where the browser, which opens addr, is on another machine. Nobody can paste anything into stdin that is no
-// terminal: a second command takes it.
+// otherMachineHint returns the text that says what to do if the browser that opens addr is on another machine. "": addr does not lead back
+// to a port of this machine. If stdin is no terminal, nobody can paste anything into it, and the text names a second command for that.
 func (f *loginFlags) otherMachineHint(c *client.Credential, addr string, stdin *os.File) string {
 	u, err := url.Parse(addr)
 	if err != nil {
@@ -330,14 +333,14 @@ func findPending(store *tokenstore.Store, s signin.Settings) (tokenstore.Pending
 	return tokenstore.PendingLoginEntry{}, usagef("several sign-ins to this server are under way; say which with --profile")
 }
 
-// sameServer compares two URLs of servers.
+// sameServer reports whether two URLs are of the same server: they are equal in their canonical form.
 func sameServer(a, b string) bool {
 	a, errA := tokenstore.CanonicalURL(a)
 	b, errB := tokenstore.CanonicalURL(b)
 	return errA == nil && errB == nil && a == b
 }
 
-// printEscaped writes to stdout what is made for people; its arguments are foreign text.
+// printEscaped writes a text for people to stdout. What could harm a terminal in args, which may be foreign text, is escaped.
 func printEscaped(env environment, format string, args ...any) {
 	for i, a := range args {
 		if text, ok := a.(string); ok {

@@ -11,6 +11,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
 
+// main runs the program, or the watchdog of another run, and exits with its status. The first SIGINT or SIGTERM ends the run
+// gracefully; the second one, at once.
 func main() {
 	if watchdogMain() {
 		return
@@ -46,7 +48,8 @@ func main() {
 	}))
 }
 
-// watchdogMain is supervisor.WatchdogMain. The watchdog only waits, as long as the bridge runs, so it keeps little in memory.
+// watchdogMain runs the watchdog to its end and returns true, if this process was started as the watchdog of a bridge; otherwise it returns
+// false at once. The watchdog only waits, as long as the bridge runs, so it keeps little in memory.
 func watchdogMain() bool {
 	if supervisor.IsWatchdog() {
 		releaseStartPages()

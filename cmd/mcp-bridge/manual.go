@@ -7,10 +7,12 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/manual"
 )
 
+// topicTexts has the texts of topics, each in topics/NAME.txt.
+//
 //go:embed topics/*.txt
 var topicTexts embed.FS
 
-// topics are the pages that no command has. Their texts are in the folder topics.
+// topics are the pages of help that are about no command, such as "help isolation". Their texts are in the folder topics.
 var topics = []manual.Topic{
 	{Name: "isolation", Summary: "which clients share a server process"},
 	{Name: "config", Summary: "the file of many servers"},

@@ -18,16 +18,17 @@ import (
 
 // metricsFlags say whether there are metrics, and where.
 type metricsFlags struct {
-	addr  string
-	tools bool
+	addr  string // --metrics: the address at which Prometheus is answered, HOST:PORT once check was called; "": there are no metrics
+	tools bool   // --metrics-tools: calls have the name of the tool as a label
 }
 
+// register adds the flags of metricsFlags to fs, and gives the fields their defaults.
 func (f *metricsFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.addr, "metrics", "", "")
 	fs.BoolVar(&f.tools, "metrics-tools", false, "")
 }
 
-// check completes the address: a port alone is one of 127.0.0.1.
+// check finds mistakes that do not depend on the system, and completes the address: a port alone is one of 127.0.0.1.
 func (f *metricsFlags) check() error {
 	if f.addr == "" {
 		if f.tools {
@@ -50,8 +51,8 @@ func (f *metricsFlags) check() error {
 	return nil
 }
 
-// serve counts what observer tells, and answers scrapes until stop is called. Without --metrics it
-// does nothing.
+// serve counts what observer tells, and answers the requests of Prometheus until stop is called. servers returns the state of the
+// servers for such an answer. Without --metrics it does nothing.
 func (f *metricsFlags) serve(observer *observe.Observer, servers func() []metrics.Server, log hclog.Logger) (stop func(), err error) {
 	if f.addr == "" {
 		return func() {}, nil
@@ -72,7 +73,7 @@ func (f *metricsFlags) serve(observer *observe.Observer, servers func() []metric
 	}, nil
 }
 
-// scrapeTimeout is how long a scrape may take.
+// scrapeTimeout is how long the answer to a request of Prometheus may take.
 const scrapeTimeout = 30 * time.Second
 
 // refuseBrowserPages refuses what a page in a browser asks for, also one whose host name has come to

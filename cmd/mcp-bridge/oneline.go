@@ -10,8 +10,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 )
 
-// oneLineLogger is a Logger that writes every error in one line. Several in one, as
-// errors.Join returns them, would be a block of lines.
+// oneLineLogger is a Logger that writes every error in one line. The text of several joined errors (errors.Join) would otherwise be a
+// block of lines.
 type oneLineLogger struct{ hclog.Logger }
 
 func (l oneLineLogger) Log(level hclog.Level, msg string, args ...any) {
@@ -32,7 +32,7 @@ func (l oneLineLogger) ResetNamed(name string) hclog.Logger {
 	return oneLineLogger{l.Logger.ResetNamed(name)}
 }
 
-// joinErrorLines puts errors of several lines into one.
+// joinErrorLines returns the arguments of a line of the log with the text of each error in one line. It does not change args.
 func joinErrorLines(args []any) []any {
 	for i, arg := range args {
 		err, ok := arg.(error)

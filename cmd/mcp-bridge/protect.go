@@ -26,25 +26,26 @@ import (
 
 // protectFlags say whose access tokens serve accepts.
 type protectFlags struct {
-	publicURL            string
-	issuers              []string
-	jwksURL              string
-	audiences            []string
-	introspectURL        string
-	introspectClientID   string
-	introspectSecretFile string
-	requiredScopes       []string
-	scopeMapFile         string
-	dpop                 string
+	publicURL            string   // --public-url: the address that clients use, without /mcp; "": not said
+	issuers              []string // --oidc-issuer: the identity providers whose signed access tokens are accepted
+	jwksURL              string   // --jwks-url: where the keys of the one --oidc-issuer are; "": where its metadata says
+	audiences            []string // --audience: what access tokens must have in "aud"; none: the address of the endpoint
+	introspectURL        string   // --introspect: the endpoint that is asked about tokens that no --oidc-issuer has signed; "": none
+	introspectClientID   string   // --introspect-client-id: the bridge's client id at that endpoint
+	introspectSecretFile string   // --introspect-secret-file: the file of the bridge's secret at that endpoint
+	requiredScopes       []string // --require-scope: scopes that every access token must have
+	scopeMapFile         string   // --scope-map: the file that says which scopes messages need; "": none
+	dpop                 string   // --client-dpop: what to do with tokens that are bound to a key; a key of dpopModes
 
 	set *pflag.FlagSet // in which they are registered, with the other flags of serve
 }
 
-// accessTokenFlags are the flags that mean nothing unless there are access tokens.
+// accessTokenFlags are the flags that need --oidc-issuer or --introspect: without these, no access tokens are accepted.
 var accessTokenFlags = []string{
 	"public-url", "jwks-url", "audience", "introspect-client-id", "introspect-secret-file", "require-scope", "scope-map", "client-dpop",
 }
 
+// register adds the flags of protectFlags to fs, and gives the fields their defaults.
 func (f *protectFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.publicURL, "public-url", "", "")
 	fs.StringArrayVar(&f.issuers, "oidc-issuer", nil, "")
@@ -108,7 +109,7 @@ func (f *protectFlags) check(prefix string) error {
 	return f.checkPublic(prefix)
 }
 
-// checkPublic compares the public URL with --path-prefix.
+// checkPublic returns what is wrong with the path of --public-url, which must end with --path-prefix (prefix); nil: nothing.
 func (f *protectFlags) checkPublic(prefix string) error {
 	path := f.publicPath()
 	switch {
@@ -130,9 +131,12 @@ func (f *protectFlags) isAllowedURL(addr string) bool {
 }
 
 // A flagURL is the value of a flag that is a URL.
-type flagURL struct{ flag, value string }
+type flagURL struct {
+	flag  string // the name of the flag, without "--"
+	value string // the URL
+}
 
-// issuerURLs returns the URLs that are asked.
+// issuerURLs returns the URLs that are asked for keys and about tokens, each with its flag: --oidc-issuer, --jwks-url and --introspect.
 func (f *protectFlags) issuerURLs() (all []flagURL) {
 	for _, i := range f.issuers {
 		all = append(all, flagURL{"oidc-issuer", i})
@@ -145,7 +149,7 @@ func (f *protectFlags) issuerURLs() (all []flagURL) {
 	return all
 }
 
-// publicPath returns the path of the public URL, which stands before those of the servers.
+// publicPath returns the path of --public-url without a slash at the end; clients find the servers' paths below it.
 func (f *protectFlags) publicPath() string {
 	u, err := url.Parse(f.publicURL)
 	if err != nil {
@@ -157,8 +161,8 @@ func (f *protectFlags) publicPath() string {
 // A protection verifies the access tokens of clients. nil: no access tokens are accepted.
 type protection struct {
 	*resource.Protector
-	flags               *protectFlags
-	introspectionSecret func() (string, error) // ours at the introspection endpoint; nil: there is no such endpoint
+	flags               *protectFlags          // what the user has said of access tokens
+	introspectionSecret func() (string, error) // reads the bridge's secret at the introspection endpoint; nil: there is no such endpoint
 	policy              *resource.Policy       // in force now; guarded by the daemon's reloadMu
 	httpClients         []*http.Client         // for requests to issuers and to the introspection endpoint
 }
@@ -166,7 +170,8 @@ type protection struct {
 // noServerResources is what is protected where there is no server: nothing that a token could be for.
 var noServerResources = []resource.Resource{{Paths: []string{"/servers"}}}
 
-// newProtection returns what verifies access tokens, nil if that is not wanted. staticTokens are those of --token-file.
+// newProtection returns what verifies access tokens; nil if the flags accept none. staticTokens are those of --token-file; caFile
+// is --ca-file, for the requests to issuers.
 func (f *protectFlags) newProtection(staticTokens *access.Tokens, caFile string, traced *tracing, log hclog.Logger) (made *protection, err error) {
 	if !f.isEnabled() {
 		return nil, nil
@@ -264,13 +269,15 @@ func (p *protection) Close() {
 	p.closeIdle()
 }
 
+// closeIdle closes the idle connections to issuers and to the introspection endpoint.
 func (p *protection) closeIdle() {
 	for _, c := range p.httpClients {
 		c.CloseIdleConnections()
 	}
 }
 
-// addTo returns a policy that asks for access tokens, and for the static keys of the Protector.
+// addTo returns policy with the Protector as the one that authenticates clients: it takes access tokens, and the tokens of
+// --token-file too. A nil protection returns policy as it is.
 func (p *protection) addTo(policy access.Policy) access.Policy {
 	if p != nil {
 		policy.Authenticator, policy.Tokens = p.Protector, nil
@@ -313,7 +320,7 @@ func (p *protection) beginChange(servers []hub.Spec, singleServer bool, scopeLin
 	}, nil
 }
 
-// setPolicy takes over what messages need.
+// setPolicy makes policy, which says what scopes messages need, the one in force.
 func (p *protection) setPolicy(policy *resource.Policy) {
 	p.policy = policy
 	p.SetPolicy(policy)
@@ -349,6 +356,7 @@ func readScopeMap(file string) ([]byte, error) {
 	return data, err
 }
 
+// errEmptyScopeMap is the error of readScopeMap for a file without any text.
 var errEmptyScopeMap = errors.New("it is empty; leave the flag out, or write a comment (#), if no message needs a scope")
 
 // isUnsettled reports whether the file of --scope-map is gone or empty, as it is for a moment while some programs
@@ -405,11 +413,11 @@ func (p *protection) taskIDSecret(keyFile string) []byte {
 // denialLogger tells the log why requests are refused. No token is in what it is told.
 type denialLogger struct {
 	log      hclog.Logger
-	warnings access.WarningLimiter
+	warnings access.WarningLimiter // bounds how often it is warned that no token can be verified
 }
 
-// report says that a request is refused. Where nobody can tell whether a token is valid, it is the
-// operator who has to do something.
+// report logs, at the level debug, that a request is refused. If that is because tokens cannot be verified now, it warns,
+// as then the operator has to do something.
 func (d *denialLogger) report(_ *http.Request, cause string, err error) {
 	if e, ok := errors.AsType[*auth.Error](err); ok && e.Kind != auth.InvalidToken && d.warnings.Allow() {
 		d.log.Warn("access tokens cannot be verified now: clients are answered 503", "error", err)
@@ -418,7 +426,7 @@ func (d *denialLogger) report(_ *http.Request, cause string, err error) {
 	d.log.Debug("a request is refused", "cause", cause, "reason", err)
 }
 
-// checkScopes says what is wrong with a line of "scopes".
+// checkScopes returns what is wrong with one entry of "scopes" in a configuration file; nil: nothing.
 func checkScopes(line string) error {
 	if strings.ContainsAny(line, "\r\n") {
 		return errors.New("a line break: write one entry for each line")

@@ -2,12 +2,12 @@ package main
 
 import "context"
 
-// recordCommand is the command record: connect, and a file that has every message as a whole.
+// recordCommand is the command record: it does what connect does, and writes every message as a whole to a file.
 func recordCommand(ctx context.Context, args []string, env environment) error {
 	return (&connectFlags{isRecord: true}).connect(ctx, args, env)
 }
 
-// takeRecordFile takes the file of record, its first argument, from the others.
+// takeRecordFile takes the first argument of record, the file to write, as the value of --record, and returns the other arguments.
 func (f *connectFlags) takeRecordFile(args []string) ([]string, error) {
 	switch {
 	case len(args) == 0 || isURL(args[0]):

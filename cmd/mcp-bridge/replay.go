@@ -23,17 +23,19 @@ import (
 
 // recordingFlags say what is read of a recording.
 type recordingFlags struct {
-	session, hop  string
-	allowRedacted bool
+	session       string // --session: which session of the recording; "": the first one
+	hop           string // --hop: down for the messages between clients and the bridge, up for those between the bridge and servers
+	allowRedacted bool   // --allow-redacted: use a recording although secrets were taken out of it
 }
 
+// register adds the flags of recordingFlags to fs, and gives the fields their defaults.
 func (f *recordingFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.session, "session", "", "")
 	fs.StringVar(&f.hop, "hop", "down", "")
 	fs.BoolVar(&f.allowRedacted, "allow-redacted", false, "")
 }
 
-// load reads the recording and reports what is wrong with it.
+// load reads the recording in a file, and logs the faults with which it can still be used.
 func (f *recordingFlags) load(file string, log hclog.Logger) (*replay.Recording, error) {
 	if f.hop != "down" && f.hop != "up" {
 		return nil, usagef("--hop %q: use down or up", f.hop)
@@ -75,13 +77,14 @@ type replayFlags struct {
 	limits    limitFlags
 	recording recordingFlags
 
-	ignore []string
-	wait   time.Duration
-	timing bool
+	ignore []string      // --ignore: what may differ from the recorded answers
+	wait   time.Duration // --wait: how much longer than in the recording to wait for the server
+	timing bool          // --timing: keep the pauses of the recording
 
-	set *pflag.FlagSet // all of them, once parsed
+	set *pflag.FlagSet // of all these flags; set by parse
 }
 
+// flagSet returns the set of all flags of replay without --serve; parsing it sets the fields of f, which have their defaults until then.
 func (f *replayFlags) flagSet() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("replay", pflag.ContinueOnError)
 	f.log.register(fs)
@@ -94,7 +97,7 @@ func (f *replayFlags) flagSet() *pflag.FlagSet {
 	return fs
 }
 
-// parse returns the recording and the server.
+// parse parses and checks the arguments, and returns the name of the recording's file, and the server.
 func (f *replayFlags) parse(args []string) (file string, to target, err error) {
 	f.set = f.flagSet()
 	positional, argv, err := parseFlags(f.set, args)
@@ -122,10 +125,11 @@ func (f *replayFlags) parse(args []string) (file string, to target, err error) {
 	return positional[0], to, err
 }
 
-// errDiffers makes the exit status that of differences. The report is written.
+// errDiffers is the error of replay if answers differ from the recorded ones. It makes the exit status 1, and nothing more is
+// printed: the report has the differences.
 var errDiffers = &loggedError{errors.New("there are differences")}
 
-// replayClient says a recording to a server and compares the answers.
+// replayClient is the command replay without --serve: it sends a server what the recorded client has sent, and compares the answers.
 func replayClient(ctx context.Context, args []string, env environment) error {
 	f := replayFlags{}
 	file, to, err := f.parse(args)
@@ -163,7 +167,7 @@ func replayClient(ctx context.Context, args []string, env environment) error {
 	return nil
 }
 
-// play is the client of a server that is reached as connect reaches it.
+// play sends a server, which it reaches as connect does, what the recorded client has sent, and returns the comparison of the answers.
 func (f *replayFlags) play(ctx context.Context, rec *replay.Recording, to target, o replay.PlayOptions, env environment, log hclog.Logger) (_ *replay.Report, err error) {
 	warnUnusedFlags(f.set, to, log)
 	settings := f.target.settings()
@@ -223,10 +227,13 @@ func (f *replayFlags) play(ctx context.Context, rec *replay.Recording, to target
 // replayServeFlags are the flags of replay --serve.
 type replayServeFlags struct {
 	serveFlags
-	recording                  recordingFlags
-	serve, mustMatchAll, stdio bool
+	recording    recordingFlags
+	serve        bool // --serve: replayCommand looks for the flag among the arguments; nothing reads this field
+	mustMatchAll bool // --strict: the run fails unless all that is recorded was asked, and nothing else
+	stdio        bool // --stdio: the client is at our stdin and stdout, as with connect
 }
 
+// flagSet returns the set of all flags of replay --serve; parsing it sets the fields of f, which have their defaults until then.
 func (f *replayServeFlags) flagSet() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("replay", pflag.ContinueOnError)
 	f.serveFlags.flagSet().VisitAll(func(flag *pflag.Flag) {
@@ -241,7 +248,7 @@ func (f *replayServeFlags) flagSet() *pflag.FlagSet {
 	return fs
 }
 
-// replayServer serves a recording in its server's place.
+// replayServer is the command replay with --serve or --stdio: it answers clients as the recorded server has answered.
 func replayServer(ctx context.Context, args []string, env environment) error {
 	var f replayServeFlags
 	f.set = f.flagSet()
@@ -308,8 +315,8 @@ func (f *replayServeFlags) serveOverSocket(fake *replay.Fake, serve func(to targ
 	return err
 }
 
-// reportUsage reports what of the recording was asked. With --strict it is an error that not all was,
-// or that something else was.
+// reportUsage logs which recorded requests were asked, and which others. With --strict it is an error that not all were
+// asked, or that others were.
 func (f *replayServeFlags) reportUsage(u replay.Usage, log hclog.Logger) error {
 	for _, text := range u.Misses {
 		log.Warn("was asked and is not in the recording", "request", text)

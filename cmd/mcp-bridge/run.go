@@ -21,27 +21,25 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 )
 
-// Exit statuses. They are part of the command line's contract.
+// Exit statuses of the program. They are part of the command line's contract.
 const (
-	exitOK     = 0
-	exitFail   = 1 // something went wrong while running; stderr says what
-	exitSignIn = 3 // status: a sign-in is needed
-	exitUsage  = 2 // the command line or a file it names is wrong; doctor and replay: they could not find anything out
-
-	// A second signal has come: what shells say of one that has ended a program.
-	exitInterrupted = 130
-	exitTerminated  = 143
+	exitOK          = 0   // exit status: the run has ended as it should
+	exitFail        = 1   // exit status: something went wrong while running, and stderr says what; or a report (of doctor, replay, trace) has faults
+	exitUsage       = 2   // exit status: the command line or a file it names is wrong; doctor and replay: they could not find anything out
+	exitSignIn      = 3   // exit status: the command status has found that a sign-in is needed
+	exitInterrupted = 130 // exit status: a second signal, SIGINT, has ended the program at once
+	exitTerminated  = 143 // exit status: a second signal, SIGTERM, has ended the program at once
 )
 
 // environment is what a run may touch of the process around it.
 type environment struct {
 	stdin, stdout *os.File
 	stderr        io.Writer
-	lookup        func(string) (string, bool) // environment variables
-	hangup        <-chan os.Signal            // SIGHUP; nil: never
-	levelSignal   <-chan os.Signal            // SIGUSR1: the log's level changes; nil: never
+	lookup        func(string) (string, bool) // returns the value of an environment variable, and whether it is set
+	hangup        <-chan os.Signal            // gets each SIGHUP; nil: never
+	levelSignal   <-chan os.Signal            // gets each SIGUSR1, which changes the log's level; nil: never
 
-	eventLog *eventlog.Log // set by logEvents
+	eventLog *eventlog.Log // logs what an Observer is told; set by logEvents, nil before
 }
 
 // logEvents has the log tell what observer is told of, and the faults in it (package notes), until stop is called. Each levelSignal
@@ -72,18 +70,18 @@ func (e *environment) logEvents(log hclog.Logger, observer *observe.Observer) (o
 
 // usageError is a mistake in how the program was called.
 type usageError struct {
-	text       string
-	isAnswered bool // text has the line to write, so nobody needs the manual
+	text       string // what is wrong
+	isAnswered bool   // text already has the command line to write instead, so the manual is not recommended behind it
 }
 
 func (e *usageError) Error() string { return e.text }
 
-// usagef returns a usageError.
+// usagef returns a usageError with this text.
 func usagef(format string, args ...any) error {
 	return &usageError{text: fmt.Sprintf(format, args...)}
 }
 
-// answeredUsagef is usagef for a text that has the whole line to write.
+// answeredUsagef returns a usageError whose text has the whole command line to write instead: the manual is not recommended behind it.
 func answeredUsagef(format string, args ...any) error {
 	return &usageError{text: fmt.Sprintf(format, args...), isAnswered: true}
 }
@@ -147,7 +145,7 @@ func dispatch(ctx context.Context, args []string, env environment) error {
 	return usagef("%q is no command of mcp-bridge%s; to serve a program, write: mcp-bridge -- %s", name, hint, shownCommand(args))
 }
 
-// commandNames returns what the first argument may be, if it is neither a flag nor a URL.
+// commandNames returns the names of all commands but the hidden ones.
 func commandNames() []string {
 	var names []string
 	for _, c := range commandTable() {
@@ -158,8 +156,8 @@ func commandNames() []string {
 	return names
 }
 
-// didYouMean is what is added to the complaint about a name that is none of
-// known: which was meant, if that can be guessed. prefix stands in front of all of known.
+// didYouMean returns what is added to an error about a name that is none of known: a question whether a similar one was meant; "": none is
+// similar. prefix is put in front of it, such as "--".
 func didYouMean(prefix, name string, known []string) string {
 	similar := nearest.To(name, known)
 	if similar == "" && len(name) > 2 { // the beginning of one, and of no other
@@ -174,8 +172,8 @@ func didYouMean(prefix, name string, known []string) string {
 	return fmt.Sprintf(" (did you mean %q?)", prefix+similar)
 }
 
-// parseHelp looks for a request for help among our own arguments, and returns what it is about. command is what the
-// arguments call.
+// parseHelp reports as asked whether -h or --help is among our own arguments, those before "--". page is then what to show help of: command,
+// which the arguments call, or nothing for the first page.
 func parseHelp(args []string, command string) (page []string, asked bool) {
 	for _, a := range args {
 		if a == "--" || command == manual.CompleteCommand { // there it is a word to complete

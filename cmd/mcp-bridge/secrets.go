@@ -12,18 +12,18 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
 )
 
-// tracing is what is written down, and the secrets that are taken out of it.
+// tracing writes down what passes through a run, and knows the secrets that are taken out of it.
 type tracing struct {
 	flags    *tracingFlags
-	recorder *trace.Recorder
+	recorder *trace.Recorder // makes records of what passes
 
-	mu            sync.Mutex
-	secretValues  map[string][][]string // by their source: its last maxKeptSets sets of values, the newest at the end
-	secretHeaders map[string]bool       // by name
+	mu            sync.Mutex            // guards secretValues and secretHeaders
+	secretValues  map[string][][]string // for each source of secrets, its last maxKeptSets sets of values, the newest at the end
+	secretHeaders map[string]bool       // the names of HTTP headers whose values are secret
 }
 
-// redactor takes out all the secrets that are known now, unless it is off. It is called with mu
-// held, or before there is anybody else.
+// redactor returns a Redactor that takes out all the secrets that are known now; with off, one that leaves them (--trace-unredacted). It is
+// called with mu held, or before there is anybody else.
 func (t *tracing) redactor(off bool) *redact.Redactor {
 	o := redact.Options{Rules: t.flags.redact, Off: off}
 	for _, sets := range t.secretValues {
@@ -41,12 +41,12 @@ func (t *tracing) redactor(off bool) *redact.Redactor {
 	return d
 }
 
-// maxKeptSets is how many sets of values are kept of a source: old ones may still be used by a server that has been removed, and occur
-// in what is written late. A file that is replaced every few minutes must not make the list grow for ever.
+// maxKeptSets is how many sets of values, the newest, are kept of each source of secrets, such as a file: old ones may still be used by a
+// server that has been removed, and occur in what is written late. A file that is replaced every few minutes must not make the list grow for ever.
 const maxKeptSets = 16
 
-// addSecrets has these values, and the values of these headers, taken out of what is written from now on. values are all that a source has
-// now. What it had before stays hidden until it has changed maxKeptSets times.
+// addSecrets has these values, and the values of the HTTP headers with these names, taken out of what is written from now on. values are all
+// that a source, such as a file, has now. What it had before stays hidden until it has changed maxKeptSets times.
 func (t *tracing) addSecrets(source string, values []string, headers ...string) {
 	values = slices.Clone(values)
 	slices.Sort(values)
@@ -66,7 +66,7 @@ func (t *tracing) addSecrets(source string, values []string, headers ...string) 
 	}
 }
 
-// keepValues makes values the newest set of a source, and reports whether another set of values is kept now. mu is held.
+// keepValues makes values the newest set of a source. changed is false if this set was kept already, or is empty. mu is held.
 func (t *tracing) keepValues(source string, values []string) (changed bool) {
 	if len(values) == 0 {
 		return false
@@ -78,13 +78,14 @@ func (t *tracing) keepValues(source string, values []string) (changed bool) {
 	return changed
 }
 
-// redact returns a text of the log or of a span without secrets, also where the trace has them.
+// redact returns a text of the log or of a span without secrets, also where the trace keeps them (--trace-unredacted).
 func (t *tracing) redact(text string) string { return t.recorder.RedactText(text) }
 
-// redactLine is redact for a line of a server process. It waits for long messages before it.
+// redactLine returns a line that a server process has written to stderr without secrets. Unlike redact, it waits until long messages
+// that came before were looked through, as they may have the secret too.
 func (t *tracing) redactLine(line string) string { return t.recorder.RedactLine(line) }
 
-// redactError returns err, which may be nil, with a text without secrets: what is said of a server's end quotes its stderr.
+// redactError returns an error that wraps err and whose text has no secrets; nil if err is nil. The error of a server's end quotes its stderr.
 func (t *tracing) redactError(err error) error {
 	if err == nil {
 		return nil
@@ -95,14 +96,17 @@ func (t *tracing) redactError(err error) error {
 // redactedError is an error whose text lacks secrets.
 type redactedError struct {
 	error
-	text string
+	text string // the error's text, without secrets
 }
 
+// Error returns the text without secrets.
 func (e *redactedError) Error() string { return e.text }
+
+// Unwrap returns the error with its secrets.
 func (e *redactedError) Unwrap() error { return e.error }
 
-// hideEnviron hides the values of the variables of a server, written NAME=VALUE: all, or those whose names
-// tell that they are secrets.
+// hideEnviron has the values of environment variables of a server, written NAME=VALUE, taken out of what is written: with all, those
+// of all variables but the common ones (isCommonVariable), else those of variables whose names tell that they are secrets.
 func (t *tracing) hideEnviron(server string, env []string, all bool) {
 	var values []string
 	for _, v := range env {
@@ -117,7 +121,8 @@ func (t *tracing) hideEnviron(server string, env []string, all bool) {
 	t.addSecrets(source, values)
 }
 
-// hideServer hides what a server is given: headers, credentials in its URL, variables.
+// hideServer has what a server is given taken out of what is written: its headers, the credentials in its URL, and the environment
+// variables whose names tell that they are secrets.
 func (t *tracing) hideServer(spec upstream.Spec) {
 	var values, headers []string
 	for name, all := range spec.Remote.Header {
@@ -137,7 +142,8 @@ func (t *tracing) hideServer(spec upstream.Spec) {
 	t.hideEnviron(spec.Name, spec.Command.Env, false)
 }
 
-// hideTokens hides the tokens of clients.
+// hideTokens has the tokens of clients taken out of what is written: those in the file of --token-file, or else those in the
+// environment variable.
 func (t *tracing) hideTokens(file string, env environment) {
 	text, _ := env.lookup(tokensVariable)
 	if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() { // others can be read once only
@@ -154,8 +160,8 @@ func (t *tracing) hideTokens(file string, env environment) {
 	t.addSecrets("tokens of clients", values)
 }
 
-// hidingLookup returns lookup, and hides what it finds: flags and files name variables where a secret
-// should not stand.
+// hidingLookup returns lookup with one more effect: each value that it finds is a secret from then on (addSecrets), except that of a common
+// variable. Flags and files name an environment variable where a secret should not stand.
 func (t *tracing) hidingLookup(lookup func(string) (string, bool)) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		value, set := lookup(name)
@@ -166,8 +172,8 @@ func (t *tracing) hidingLookup(lookup func(string) (string, bool)) func(string) 
 	}
 }
 
-// isCommonVariable reports whether a variable is one that nobody has for secrets, and whose value
-// stands in many texts.
+// isCommonVariable reports whether an environment variable, such as HOME or PATH, never holds a secret: its value stands in many texts,
+// which must not be cut.
 func isCommonVariable(name string) bool {
 	return slices.Contains([]string{"HOME", "PATH", "PWD", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "TMPDIR", "TEMP", "TMP",
 		"HOSTNAME", "USERPROFILE", "USERNAME", "APPDATA", "LOCALAPPDATA", "NODE_ENV", "LOG_LEVEL"}, strings.ToUpper(name)) ||

@@ -29,12 +29,13 @@ type serveFlags struct {
 	tracing tracingFlags
 	inspect inspectFlags
 
-	demo   bool
-	config string
+	demo   bool   // --demo: serve the built-in demo server
+	config string // --config: the configuration file whose servers are served; "": there is one server, of the command line
 
-	set *pflag.FlagSet // all of them, once parsed
+	set *pflag.FlagSet // of all these flags; set by parse
 }
 
+// flagSet returns the set of all flags of serve; parsing it sets the fields of f, which have their defaults until then.
 func (f *serveFlags) flagSet() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	f.log.register(fs)
@@ -163,7 +164,7 @@ func serve(ctx context.Context, args []string, env environment) error {
 	return f.log.reportError(log, f.run(ctx, where, to, env, log))
 }
 
-// run serves what to is, or the configuration file, until ctx is done.
+// run serves the server that to names, or with --config those of the file, until ctx is done.
 func (f *serveFlags) run(ctx context.Context, where listenAddresses, to target, env environment, log hclog.Logger) error {
 	warnUnusedFlags(f.set, to, log)
 	warnOtherBridge(to.argv, "serve", log)
@@ -206,13 +207,13 @@ func (f *serveFlags) run(ctx context.Context, where listenAddresses, to target, 
 	return d.run(ctx, where, to)
 }
 
-// pathPrefix returns what stands in front of the paths of clients. It was checked.
+// pathPrefix returns the path that clients see in front of the bridge's own paths: --path-prefix, or else that of --public-url.
 func (f *serveFlags) pathPrefix() string {
 	prefix, _ := f.access.publicPrefix()
 	return cmp.Or(prefix, f.protect.publicPath())
 }
 
-// hubOptions returns the options of the hub.
+// hubOptions returns the options of the hub. p is nil if no access tokens are accepted.
 func (f *serveFlags) hubOptions(guard access.Policy, p *protection, observer *observe.Observer, log hclog.Logger) hub.Options {
 	o := hub.Options{
 		Guard: guard, PathPrefix: f.pathPrefix(), PublicURL: strings.TrimRight(f.protect.publicURL, "/"), SingleServer: f.config == "",
@@ -235,7 +236,7 @@ func (f *serveFlags) spec(to target, env environment, log hclog.Logger) (hub.Spe
 	return spec, nil
 }
 
-// settings returns what the flags say about any server.
+// settings returns the settings of a server that the flags give it. For a server of a configuration file, they are the defaults.
 func (f *serveFlags) settings() config.Settings {
 	s := f.target.settings()
 	f.limits.applyTo(&s)

@@ -39,7 +39,7 @@ func orNever(d time.Duration) time.Duration {
 	return d
 }
 
-// newHubSpec describes how a server is exposed.
+// newHubSpec describes how a server is exposed to clients; how the server is reached is not in it.
 func newHubSpec(name string, s config.Settings, log hclog.Logger) hub.Spec {
 	queue := s.Queue
 	if queue == 0 {
@@ -64,12 +64,12 @@ func newHubSpec(name string, s config.Settings, log hclog.Logger) hub.Spec {
 	}
 }
 
-// pumpOptions returns the options of a server's conversations.
+// pumpOptions returns the options of the conversations with a server: how long calls may take and go on.
 func pumpOptions(s config.Settings) bridge.PumpOptions {
 	return bridge.PumpOptions{DrainTimeout: orNever(s.DrainTimeout), ShutdownGrace: orNever(s.Grace), RequestTimeout: s.RequestTimeout}
 }
 
-// warnCleartext warns of a credential for a server that others can read on its way there.
+// warnCleartext logs a warning for each header with a credential that goes to a server of another machine unencrypted.
 func warnCleartext(spec upstream.Spec, log hclog.Logger) {
 	u, err := url.Parse(spec.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "ws" || access.IsLoopbackAddr(u.Host) {
@@ -108,7 +108,8 @@ func upstreamSpec(s config.Server, trust *tls.Config, log hclog.Logger) (upstrea
 	return spec, err
 }
 
-// loadConfig reads a configuration file, and logs what has no effect in it. With an error, the Config has no more than Files.
+// loadConfig reads a configuration file, and logs what has no effect in it. With an error, which is a *configError, the Config has
+// no more than Files.
 func loadConfig(file string, options config.Options, log hclog.Logger) (*config.Config, error) {
 	c, err := config.Load(file, options)
 	if err != nil {
@@ -120,20 +121,21 @@ func loadConfig(file string, options config.Options, log hclog.Logger) (*config.
 	return c, nil
 }
 
-// fingerprint stands for all that is configured about a server. It holds
-// secrets, so it is a hash.
+// fingerprint returns a hash of all that is configured about a server, except its description: another hash means that the server
+// has changed. What is configured holds secrets.
 func fingerprint(s config.Server) string {
 	s.Description = ""                               // is not worth a new server
 	sum := sha256.Sum256(fmt.Appendf(nil, "%#v", s)) // maps are printed in order
 	return string(sum[:])
 }
 
-// configError is a usageError that keeps the list of what is wrong.
+// configError is a usageError about a configuration file that keeps the list of what is wrong.
 type configError struct {
 	usageError
-	cause error // of config.Load
+	cause error // what config.Load has returned, mostly config.Problems
 }
 
+// Unwrap returns the usageError and the cause.
 func (e *configError) Unwrap() []error { return []error{&e.usageError, e.cause} }
 
 // hubSpecs describes the servers of a configuration file, without the disabled ones.
@@ -155,7 +157,7 @@ func hubSpecs(c *config.Config, trust *tls.Config, log hclog.Logger) ([]hub.Spec
 	return all, nil
 }
 
-// checkConfig says what is wrong with a configuration file.
+// checkConfig is the command check-config: it returns what is wrong with a configuration file, and writes to stderr what has no effect in it.
 func checkConfig(args []string, env environment) error {
 	if len(args) != 1 {
 		return usagef("check-config takes one file")
@@ -203,8 +205,8 @@ func checkConfig(args []string, env environment) error {
 	return err
 }
 
-// checkOwnArguments says what is wrong with the arguments of a server that is mcp-bridge itself, as clients have one in
-// their files for a remote server.
+// checkOwnArguments returns what is wrong with the arguments of a server that is mcp-bridge itself, as clients have one in their files for
+// a remote server. nil: nothing, or the server is another program.
 func checkOwnArguments(s config.Server, env environment) error {
 	if strings.TrimSuffix(baseName(s.Command), ".exe") != "mcp-bridge" {
 		return nil

@@ -4,6 +4,5 @@ package main
 
 import "os"
 
-// levelSignal is what changes the level of the log while the program runs: there is no such
-// signal here.
+// levelSignal returns nil: on this system, no signal changes the level of the log while the program runs.
 func levelSignal() os.Signal { return nil }

@@ -30,7 +30,10 @@ func releaseStartPages() {
 }
 
 // mapping is a part of the memory of a process.
-type mapping struct{ begin, end uintptr }
+type mapping struct {
+	begin uintptr // its first address
+	end   uintptr // the address behind it
+}
 
 // unmodifiedMappings returns the mappings of an executable whose memory is what the file has. Where an executable may be loaded
 // anywhere (PIE), the loader writes addresses into constants, and then protects them from being written to. Such memory

@@ -26,9 +26,10 @@ import (
 type credentialFlags struct {
 	auth   authFlags
 	target targetFlags // only its TLS files are used
-	config string
+	config string      // --config: the configuration file that has the server; "": the arguments have its URL
 }
 
+// register adds the flags of credentialFlags to fs, and gives the fields their defaults.
 func (f *credentialFlags) register(fs *pflag.FlagSet) {
 	f.auth.register(fs)
 	fs.StringVar(&f.target.caFile, "ca-file", "", "")
@@ -37,7 +38,8 @@ func (f *credentialFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.config, "config", "", "")
 }
 
-// settings returns what is said about a server, which is a URL or, with --config, a name.
+// settings returns how to sign in to a server, as the flags, the environment and the configuration file say it. server is its URL
+// or, with --config, its name.
 func (f *credentialFlags) settings(server string, env environment) (signin.Settings, error) {
 	flags := &f.auth
 	if f.config != "" {
@@ -69,8 +71,8 @@ func (f *credentialFlags) settings(server string, env environment) (signin.Setti
 	return flags.settings(server, trust, env.lookup)
 }
 
-// listStored returns the entries of the store that are meant: those at one server, whatever client has signed in there,
-// or all; and where they are kept.
+// listStored returns the entries of the store of credentials that are for server, or all if it is "", whatever client has signed
+// in there; also the store itself, and the settings of the flags.
 func (f *credentialFlags) listStored(ctx context.Context, server string, env environment) (*tokenstore.Store, []tokenstore.ListEntry, signin.Settings, error) {
 	const none = "https://localhost/" // only the store of these settings is used
 	s, err := f.settings(cmp.Or(server, none), env)
@@ -94,10 +96,12 @@ func (f *credentialFlags) listStored(ctx context.Context, server string, env env
 
 // statusFlags are the flags of status.
 type statusFlags struct {
-	credential         credentialFlags
-	json, checkRenewal bool
+	credential   credentialFlags
+	json         bool // --json: write the report as JSON
+	checkRenewal bool // --check: renew tokens that are about to expire
 }
 
+// flagSet returns the set of all flags of status; parsing it sets the fields of f, which have their defaults until then.
 func (f *statusFlags) flagSet() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("status", pflag.ContinueOnError)
 	f.credential.register(fs)
@@ -106,42 +110,43 @@ func (f *statusFlags) flagSet() *pflag.FlagSet {
 	return fs
 }
 
-// errSignInNeeded makes the exit status that of a server that nobody is signed in to. The report is written.
+// errSignInNeeded is the error of status if a credential cannot be used without a sign-in. It makes the exit status 3, and nothing
+// more is printed: the report says it.
 var errSignInNeeded = errors.New("a sign-in is needed")
 
-// errNotRenewed makes the exit status that of a failure: status --check has tried to renew a token, and the report says why there
-// is no new one.
+// errNotRenewed is the error of status --check if a token could not be renewed. It makes the exit status 1, and nothing more is
+// printed: the report says why.
 var errNotRenewed = &loggedError{errors.New("a token was not renewed")}
 
 // credentialStatus is what status says of one server. Its JSON is what --json writes; it has no secret.
 type credentialStatus struct {
-	Server      string        `json:"server"`
-	Profile     string        `json:"profile,omitempty"`
-	Usable      bool          `json:"usable"` // the next request needs no sign-in of a person
-	Account     string        `json:"account,omitempty"`
-	Issuer      string        `json:"issuer,omitempty"`
-	Resource    string        `json:"resource,omitempty"` // where it is not the address of the server
-	ClientID    string        `json:"clientId,omitempty"`
-	Scopes      []string      `json:"scopes,omitempty"`
-	Type        string        `json:"tokenType,omitempty"`
-	Expires     time.Time     `json:"expires,omitzero"`   // of the access token
-	Renewable   bool          `json:"renewable"`          // without a person
-	Machine     bool          `json:"machine,omitempty"`  // no person has signed in: a client has credentials of its own
-	RefusedAt   time.Time     `json:"refusedAt,omitzero"` // the server has refused it, and no request since was answered
-	Problem     string        `json:"problem,omitempty"`
-	SignIn      *pendingLogin `json:"signIn,omitempty"` // under way
-	BrokenFiles []string      `json:"brokenFiles,omitempty"`
+	Server      string        `json:"server"`                // the URL of the server
+	Profile     string        `json:"profile,omitempty"`     // which of several accounts there; "": there is one
+	Usable      bool          `json:"usable"`                // the next request needs no sign-in of a person
+	Account     string        `json:"account,omitempty"`     // who has signed in, if the provider has said so
+	Issuer      string        `json:"issuer,omitempty"`      // the authorization server
+	Resource    string        `json:"resource,omitempty"`    // what the token is for; "": the address of the server
+	ClientID    string        `json:"clientId,omitempty"`    // of the OAuth client that has signed in
+	Scopes      []string      `json:"scopes,omitempty"`      // that the provider has granted
+	Type        string        `json:"tokenType,omitempty"`   // of the access token: Bearer or DPoP
+	Expires     time.Time     `json:"expires,omitzero"`      // when the access token expires; zero: not said
+	Renewable   bool          `json:"renewable"`             // a new access token can be had without a person
+	Machine     bool          `json:"machine,omitempty"`     // no person has signed in: a client has credentials of its own
+	RefusedAt   time.Time     `json:"refusedAt,omitzero"`    // when the server has last refused the credential; zero: it has not since it last answered
+	Problem     string        `json:"problem,omitempty"`     // why the credential cannot be read, used or renewed; "": nothing is wrong
+	SignIn      *pendingLogin `json:"signIn,omitempty"`      // a sign-in to this server that is under way; nil: none is
+	BrokenFiles []string      `json:"brokenFiles,omitempty"` // the paths of files of this credential that could not be read and were set aside
 }
 
 // pendingLogin is a sign-in under way.
 type pendingLogin struct {
-	URL      string    `json:"url"`
-	UserCode string    `json:"userCode,omitempty"`
-	Expires  time.Time `json:"expires,omitzero"`
-	PID      int       `json:"pid"`
+	URL      string    `json:"url"`                // the address that the person opens
+	UserCode string    `json:"userCode,omitempty"` // the code to enter there; "": none is needed
+	Expires  time.Time `json:"expires,omitzero"`   // when the sign-in is given up
+	PID      int       `json:"pid"`                // the process that does the sign-in
 }
 
-// status tells who is signed in where.
+// status is the command status: it reports which sign-ins to remote servers are stored, under way, and usable.
 func status(ctx context.Context, args []string, env environment) error {
 	var f statusFlags
 	positional, argv, err := parseFlags(f.flagSet(), args)
@@ -201,16 +206,18 @@ func status(ctx context.Context, args []string, env environment) error {
 	return failed
 }
 
-// isUnused reports whether nobody has ever signed in under this key: only token requests are counted there, that were all refused.
+// isUnused reports whether an entry of the store has never held a credential. There is such an entry where the bridge counts its
+// token requests, all of which were refused.
 func isUnused(l tokenstore.ListEntry) bool {
 	return l.Err == nil && l.Entry.Generation == 0 && len(l.BrokenFiles) == 0
 }
 
+// newPendingLogin returns what status says of a sign-in that a process has announced.
 func newPendingLogin(l tokenstore.LoginAnnouncement) *pendingLogin {
 	return &pendingLogin{URL: l.SignInURL, UserCode: l.UserCode, Expires: l.Expires, PID: l.PID}
 }
 
-// newCredentialStatus says what is stored.
+// newCredentialStatus returns what status says of an entry of the store at the time now, from the entry alone.
 func newCredentialStatus(l tokenstore.ListEntry, now time.Time) credentialStatus {
 	c := l.Entry.Credential
 	out := credentialStatus{
@@ -233,7 +240,7 @@ func newCredentialStatus(l tokenstore.ListEntry, now time.Time) credentialStatus
 	return out
 }
 
-// markRefused says that the server does not take what is stored.
+// markRefused notes in the status that the server has refused the stored credential: it is not usable.
 func (c *credentialStatus) markRefused(r client.TokenRefusal) {
 	c.Usable, c.RefusedAt = false, r.RefusedAt
 	c.Problem = cmp.Or(c.Problem, r.Reason)
@@ -285,7 +292,8 @@ func (f *statusFlags) checkRenewable(ctx context.Context, l tokenstore.ListEntry
 	return nil
 }
 
-// openCredential returns the Credential of an entry. closeCredential ends it. onError is client.Options.OnError.
+// openCredential returns the Credential of an entry of the store. closeCredential closes it, and waits for a token request that is under way.
+// onError is told of faults that no call returns (client.Options.OnError); nil: nobody is.
 func (f *credentialFlags) openCredential(ctx context.Context, l tokenstore.ListEntry, s signin.Settings, onError func(error)) (c *client.Credential, closeCredential func(), err error) {
 	s.Server, s.Profile = l.Entry.Credential.Server, l.Entry.Credential.Profile
 	o, err := s.Options(ctx)
@@ -309,7 +317,7 @@ func (f *credentialFlags) openCredential(ctx context.Context, l tokenstore.ListE
 // credentialCloseTimeout bounds the wait for a token request that is under way when a command ends.
 const credentialCloseTimeout = 10 * time.Second
 
-// print writes the report.
+// print writes the report of status: as JSON with --json, else as text.
 func (f *statusFlags) print(w io.Writer, all []credentialStatus) error {
 	if f.json {
 		if all == nil {
@@ -380,7 +388,7 @@ func (c credentialStatus) state() string {
 	return "not signed in: run " + login + c.Server
 }
 
-// oneLine returns errors that were joined in one line, each of them once.
+// oneLine returns the text of an error in one line: what were several lines are separated by semicolons, each of them once.
 func oneLine(err error) string {
 	var all []string
 	for line := range strings.SplitSeq(err.Error(), "\n") {
@@ -393,10 +401,12 @@ func oneLine(err error) string {
 
 // logoutFlags are the flags of logout.
 type logoutFlags struct {
-	credential        credentialFlags
-	all, forgetClient bool
+	credential   credentialFlags
+	all          bool // --all: sign out of all servers
+	forgetClient bool // --forget-client: delete the client's registration too, so that the next sign-in registers it anew
 }
 
+// flagSet returns the set of all flags of logout; parsing it sets the fields of f, which have their defaults until then.
 func (f *logoutFlags) flagSet() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("logout", pflag.ContinueOnError)
 	f.credential.register(fs)
@@ -405,7 +415,8 @@ func (f *logoutFlags) flagSet() *pflag.FlagSet {
 	return fs
 }
 
-// logout revokes and deletes what is stored of a server, or of all.
+// logout is the command logout: it revokes and deletes the stored credentials of one server, or of all, and cancels sign-ins there that are
+// under way.
 func logout(ctx context.Context, args []string, env environment) error {
 	var f logoutFlags
 	positional, argv, err := parseFlags(f.flagSet(), args)
@@ -470,19 +481,21 @@ func logout(ctx context.Context, args []string, env environment) error {
 // lines are lines for people, each of which is there once.
 type lines []string
 
+// add adds a line, made fit for a terminal, unless it is there already.
 func (l *lines) add(line string) {
 	if line = printable.Text(line); !slices.Contains(*l, line) {
 		*l = append(*l, line)
 	}
 }
 
+// write writes the lines to w, each with a line break.
 func (l *lines) write(w io.Writer) {
 	for _, line := range *l {
 		_, _ = fmt.Fprintln(w, line)
 	}
 }
 
-// nameSignIn returns what a person calls a sign-in at a server, where there may be several.
+// nameSignIn returns the name of a sign-in for people: the server's URL, and behind it the profile and the resource where they are not the usual ones.
 func nameSignIn(server, profile, resource string) string {
 	var more []string
 	if profile != "" {

@@ -10,23 +10,24 @@ import (
 )
 
 const (
-	maxQueuedLines  = 1000        // lines that may wait to be written
-	logCloseTimeout = time.Second // how long the last ones may take at the end
+	maxQueuedLines  = 1000        // how many lines of a logWriter may wait to be written; further ones are dropped
+	logCloseTimeout = time.Second // how long logWriter.close waits until the last lines are written
 )
 
 // logWriter writes lines to stderr, or to the file of --log-file, without ever making their author wait:
 // whoever started us may not read our stderr, or may have closed it, and the
 // bridge must not stand still for that. What does not fit is dropped and counted.
 type logWriter struct {
-	w     io.Writer
+	w     io.Writer     // stderr, or the file
 	lines chan []byte   // those that wait to be written
 	done  chan struct{} // closed when the last line was written
 
-	mu      sync.Mutex
-	dropped int // lines, of which the log does not say yet that they were dropped
-	closed  bool
+	mu      sync.Mutex // guards dropped, closed, and sends to lines
+	dropped int        // how many lines were dropped since the log last said so
+	closed  bool       // close was called: nothing more is queued
 }
 
+// newLogWriter returns a logWriter to w and starts its goroutine, which close ends.
 func newLogWriter(w io.Writer) *logWriter {
 	l := &logWriter{w: w, lines: make(chan []byte, maxQueuedLines), done: make(chan struct{})}
 	go l.run()
@@ -54,6 +55,7 @@ func (l *logWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
+// run is the goroutine of the logWriter: it writes queued lines until close was called and all are written.
 func (l *logWriter) run() {
 	defer close(l.done)
 	for line := range l.lines {
@@ -61,8 +63,8 @@ func (l *logWriter) run() {
 	}
 }
 
-// close writes what is queued, unless that takes too long: then the goroutine
-// stays behind in its write, and ends with the process.
+// close waits until what is queued is written, for logCloseTimeout at most: then the goroutine stays behind in its write, and ends
+// with the process. Later writes are dropped.
 func (l *logWriter) close() {
 	l.mu.Lock()
 	l.closed = true

@@ -29,21 +29,25 @@ import (
 // targetFlags describe the one server that is served or connected to.
 type targetFlags struct {
 	child          childFlags
-	header         []string
-	headerFile     string
-	headerEnv      []string
-	connectTimeout time.Duration
-	resumeTimeout  time.Duration
-	transport      string
+	header         []string      // --header: headers of every request to a remote server, as "NAME: VALUE"
+	headerFile     string        // --header-file: a file of such headers, one a line; "": none
+	headerEnv      []string      // --header-env: such headers whose value is in an environment variable, as NAME=VARIABLE
+	connectTimeout time.Duration // --connect-timeout: how long connecting to a remote server may take
+	resumeTimeout  time.Duration // --resume-timeout: how long to reconnect to the broken stream of a call before the call fails
+	transport      string        // --transport: which of Streamable HTTP and HTTP+SSE a remote server is tried with
 
-	protocol, clientProtocol string
-	parkTimeout              time.Duration
+	protocol       string        // --protocol: what to speak with the server, auto, legacy or modern
+	clientProtocol string        // --client-protocol: what clients may speak, auto, legacy or modern
+	parkTimeout    time.Duration // --park-timeout: how long a call waits for the modern client's answers to input requests
 
-	caFile, clientCert, clientKey string
-	auth                          authFlags
-	toolRules                     toolfilter.Rules
+	caFile     string // --ca-file: the file of authorities to trust beside the system's; "": none
+	clientCert string // --client-cert: the file of the certificate to show to a remote server; "": none
+	clientKey  string // --client-key: the file of the private key of clientCert
+	auth       authFlags
+	toolRules  toolfilter.Rules // --allow-tool, --ignore-tool: which tools clients see
 }
 
+// register adds the flags of targetFlags to fs, and gives the fields their defaults.
 func (f *targetFlags) register(fs *pflag.FlagSet) {
 	defaults := config.DefaultSettings()
 	f.child.register(fs)
@@ -66,7 +70,7 @@ func (f *targetFlags) register(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&f.toolRules.Ignore, "ignore-tool", nil, "")
 }
 
-// settings returns what the flags say about any server.
+// settings returns the settings of a server that the flags give it; those that these flags do not have are the defaults.
 func (f *targetFlags) settings() config.Settings {
 	s := config.DefaultSettings()
 	s.PTY = f.child.pty
@@ -80,13 +84,13 @@ func (f *targetFlags) settings() config.Settings {
 	return s
 }
 
-// target is what stands behind the flags: one of the two.
+// target is the server that the arguments behind the flags name: a URL or a command. With --config it is empty.
 type target struct {
-	url  string
-	argv []string
+	url  string   // the address of a remote server; "": it is a command
+	argv []string // the command and its arguments; nil: it is a URL
 }
 
-// spec describes the server.
+// spec describes the server that to names, as the flags say it, without the credential of a sign-in.
 func (f *targetFlags) spec(to target, limits *limitFlags, env environment, log hclog.Logger) (upstream.Spec, error) {
 	if err := f.toolRules.Validate(); err != nil {
 		return upstream.Spec{}, usagef("%v", err)
@@ -124,7 +128,8 @@ func (f *targetFlags) spec(to target, limits *limitFlags, env environment, log h
 	return spec, err
 }
 
-// attachCredential gives a remote server its credential, as the flags say it, and as the configuration file says it of the server.
+// attachCredential has the requests to a remote server made with its credential, out of all. fileAuth is what the configuration file says of
+// signing in to the server, and then counts rather than the flags; nil: there is no file.
 func (f *targetFlags) attachCredential(ctx context.Context, spec *upstream.Spec, fileAuth map[string][]string, all *credentials, env environment, log hclog.Logger) error {
 	s, err := f.signInSettings(*spec, fileAuth, env)
 	if err != nil || !s.IsUsed() {
@@ -133,7 +138,8 @@ func (f *targetFlags) attachCredential(ctx context.Context, spec *upstream.Spec,
 	return all.attach(ctx, spec, s, log)
 }
 
-// newServer returns the server, with its credential, once it is known that it can be started.
+// newServer returns the server that spec describes, with its credential. It starts nothing; a server that cannot be started, as its
+// program is not there, is an error. fileAuth is that of attachCredential.
 func (f *targetFlags) newServer(ctx context.Context, spec upstream.Spec, fileAuth map[string][]string, all *credentials, env environment, log hclog.Logger) (*upstream.Server, error) {
 	if err := f.attachCredential(ctx, &spec, fileAuth, all, env, log); err != nil {
 		return nil, err
@@ -195,18 +201,21 @@ func (f *targetFlags) tls() (*tls.Config, error) {
 	return c, nil
 }
 
-// Flags that mean something for one kind of server only.
 var (
+	// commandOnlyFlags are the flags that have no effect if the server is a URL.
 	commandOnlyFlags = []string{"env", "env-file", "pass-env", "cwd", "pty", "stdin-wait", "term-wait", "kill-wait",
 		"max-children", "max-children-total", "queue", "queue-timeout"}
-	singleServerFlags = []string{"header", "header-file", "header-env", "env", "env-file", "cwd", "name"} // not for servers of a file
-	remoteOnlyFlags   = []string{"header", "header-file", "header-env", "connect-timeout", "resume-timeout", "transport", "ca-file", "client-cert", "client-key"}
+	// singleServerFlags are the flags that have no effect on the servers of a configuration file: it says these things itself.
+	singleServerFlags = []string{"header", "header-file", "header-env", "env", "env-file", "cwd", "name"}
+	// remoteOnlyFlags are the flags that have no effect if the server is a command.
+	remoteOnlyFlags = []string{"header", "header-file", "header-env", "connect-timeout", "resume-timeout", "transport", "ca-file", "client-cert", "client-key"}
 )
 
-// authFlagsWithConfig are those of authFlags that count for the servers of a file.
+// authFlagsWithConfig are those of authFlags that have an effect on the servers of a configuration file, too.
 var authFlagsWithConfig = []string{"auth-dir", "token-store", "allow-private-auth", "no-browser", "auth-wait", "auth-prompt"}
 
-// warnUnusedFlags tells of flags that were given and mean nothing for this server.
+// warnUnusedFlags logs a warning for each flag that the user has given and that has no effect on this server: a command, a URL or,
+// where to is empty, the servers of a configuration file.
 func warnUnusedFlags(fs *pflag.FlagSet, to target, log hclog.Logger) {
 	unused, kind := slices.Concat(remoteOnlyFlags, authFlagNames), "a command"
 	switch {
@@ -226,7 +235,8 @@ func warnUnusedFlags(fs *pflag.FlagSet, to target, log hclog.Logger) {
 	}
 }
 
-// isURL reports whether an argument is meant as the address of a remote server.
+// isURL reports whether an argument is meant as the address of a remote server: it begins with a scheme and "://", or with
+// unix: or tcp:.
 func isURL(s string) bool {
 	if strings.HasPrefix(s, "unix:") || strings.HasPrefix(s, "tcp:") {
 		return true
@@ -235,7 +245,7 @@ func isURL(s string) bool {
 	return ok && scheme != "" && !strings.HasPrefix(s, "-") && !strings.ContainsAny(scheme, " =:/")
 }
 
-// serverURL checks the address of a remote server. One of this machine may lack its "http://".
+// serverURL returns the address of a remote server, checked. Where an address of this machine lacks its "http://", it is added.
 func serverURL(s string) (string, error) {
 	if host, _, _ := strings.Cut(s, "/"); looksLikeHost(s) && access.IsLoopbackAddr(host) {
 		s = "http://" + s
@@ -301,8 +311,8 @@ func (f *targetFlags) splitValueError(command string, rest, args []string) error
 	return nil
 }
 
-// startSupervision sets up what the whole process does for its children. The
-// function it returns ends what is left of them.
+// startSupervision has the processes that servers leave behind ended: by the function that it returns, or by a watchdog if
+// this process is killed.
 func startSupervision(log hclog.Logger) func() {
 	stop, err := supervisor.Subreap()
 	if err != nil {
@@ -315,7 +325,7 @@ func startSupervision(log hclog.Logger) func() {
 	return stop
 }
 
-// demoCommand is the command that runs the built-in demo server.
+// demoCommand returns the command line that runs the built-in demo server: this program with "demo".
 func demoCommand() ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {

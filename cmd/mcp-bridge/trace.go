@@ -15,15 +15,16 @@ import (
 
 // tracingFlags say what is written down of the traffic. serve and connect have them.
 type tracingFlags struct {
-	traceFile  string
-	recordFile string // a file that gets all messages as a whole
-	maxMessage byteSizeOrZero
-	redact     []string
-	unredacted bool
+	traceFile  string         // --trace: the file of the trace, in which long messages are cut; "": none
+	recordFile string         // --record: the file of a trace for replay, with each message as a whole; "": none
+	maxMessage byteSizeOrZero // --trace-max-message: how much of a message is in the file of --trace; 0: nothing
+	redact     []string       // --trace-redact: paths in messages, or re:REGEX, of what is taken out beside secrets
+	unredacted bool           // --trace-unredacted: secrets stay in the trace
 
-	set *pflag.FlagSet
+	set *pflag.FlagSet // in which these flags are registered
 }
 
+// register adds the flags of tracingFlags to fs, and gives the fields their defaults.
 func (f *tracingFlags) register(fs *pflag.FlagSet) {
 	f.maxMessage = trace.DefaultFileMaxText
 	fs.StringVar(&f.traceFile, "trace", "", "")
@@ -34,12 +35,16 @@ func (f *tracingFlags) register(fs *pflag.FlagSet) {
 	f.set = fs
 }
 
-// byteSizeOrZero is a size that may be 0.
+// byteSizeOrZero is a flag value in bytes that, unlike a byteSize, may be 0.
 type byteSizeOrZero byteSize
 
+// String returns the size as byteSize does.
 func (s *byteSizeOrZero) String() string { return (*byteSize)(s).String() }
-func (s *byteSizeOrZero) Type() string   { return "size" }
 
+// Type returns what pflag calls the kind of value: "size".
+func (s *byteSizeOrZero) Type() string { return "size" }
+
+// Set parses a size as byteSize does, or 0.
 func (s *byteSizeOrZero) Set(text string) error {
 	if strings.TrimSpace(text) == "0" {
 		*s = 0

@@ -18,11 +18,14 @@ import (
 
 // traceFlags are the flags of trace.
 type traceFlags struct {
-	verbose          int
-	json, http, lost bool
-	export           string
+	verbose int    // --verbose, how many times given: 1 shows each message below its line, 2 what both ends of the bridge have of it
+	json    bool   // --json: print the records as they stand in a trace
+	http    bool   // --http: show HTTP exchanges and streams too
+	lost    bool   // --lost: show only what got lost
+	export  string // --export: write the trace in this format, har, otlp or html; "": show it
 }
 
+// flagSet returns the set of all flags of trace; parsing it sets the fields of f, which have their defaults until then.
 func (f *traceFlags) flagSet() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("trace", pflag.ContinueOnError)
 	fs.CountVarP(&f.verbose, "verbose", "v", "")
@@ -71,7 +74,8 @@ func traceCommand(ctx context.Context, args []string, env environment) error {
 	return err
 }
 
-// showFile shows a file, in two passes: what became of a request stands after it.
+// showFile prints the trace in a file, what got lost in it (--lost), or its export (--export). It reads the file twice, as what
+// became of a request stands behind the request.
 func (f *traceFlags) showFile(file *os.File, viewer *traceview.Viewer) error {
 	correlation, err := viewer.ReadAll(file)
 	switch {
@@ -102,13 +106,14 @@ func terminalWidth(env environment) int {
 	return n
 }
 
-// isFilter reports whether an argument is a word of a filter rather than what to trace.
+// isFilter reports whether an argument of trace is a word of a filter (KEY:VALUE or !WORD), not the name of a file or a bridge.
 func isFilter(word string) bool {
 	key, _, is := strings.Cut(strings.TrimPrefix(word, "!"), ":")
 	return strings.HasPrefix(word, "!") || is && slices.Contains(traceview.FilterKeys, key)
 }
 
-// openTrace opens the file that is meant, until cleanup is called; nil: none is, but a running bridge.
+// openTrace opens the trace that source names: a file, or "-" for stdin. file is nil if source means a running bridge: it is "",
+// or no file has the name and it looks like a number or a word, not like a path. cleanup closes the file.
 func openTrace(source string, env environment) (file *os.File, cleanup func(), err error) {
 	if source == "" {
 		return nil, nil, nil

@@ -63,8 +63,8 @@ func (f *traceFlags) showLive(ctx context.Context, source string, viewer *tracev
 // stdoutTimeout is how long showLive, when it is asked to end, waits for whoever reads our stdout.
 const stdoutTimeout = time.Second
 
-// chooseBridge returns the bridge that is meant: by its process id, or the name of one of its servers. Without
-// source, it is the only one.
+// chooseBridge returns the bridge that source means: its process id, its name, or the name of one of its servers; "": the
+// only one. If there is not exactly one such bridge, it is an error that lists those that run.
 func chooseBridge(all []inspect.RunningBridge, source string) (*inspect.RunningBridge, error) {
 	var matches []inspect.RunningBridge
 	for _, b := range all {
@@ -83,6 +83,7 @@ func chooseBridge(all []inspect.RunningBridge, source string) (*inspect.RunningB
 	return nil, usagef("which bridge is meant? Name one by its pid%s", bridgeList(matches))
 }
 
+// bridgeList returns the end of an error's text: the bridges among which the user may choose, one a line, or that none runs.
 func bridgeList(all []inspect.RunningBridge) string {
 	if len(all) == 0 {
 		return ": none of this user does"

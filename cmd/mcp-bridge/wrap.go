@@ -18,16 +18,18 @@ import (
 
 // wrapFlags are the flags of wrap and unwrap.
 type wrapFlags struct {
-	client string
+	client string // --client: the id of a desktop client, or its configuration file; "": the one that has the server
 }
 
+// flagSet returns the set of all flags of wrap or unwrap; parsing it sets the fields of f, which have their defaults until then.
 func (f *wrapFlags) flagSet(command string) *pflag.FlagSet {
 	fs := pflag.NewFlagSet(command, pflag.ContinueOnError)
 	fs.StringVar(&f.client, "client", "", "")
 	return fs
 }
 
-// wrapCommand is the commands wrap and unwrap.
+// wrapCommand runs the command wrap or unwrap: it edits the configuration file of a desktop client so that one of its servers runs
+// under this program, or as before.
 func wrapCommand(command string, args []string, env environment) error {
 	var f wrapFlags
 	positional, argv, err := parseFlags(f.flagSet(command), args)
@@ -82,7 +84,7 @@ func stablePath() (string, error) {
 	return self, nil
 }
 
-// withServerName names the server in an error about it.
+// withServerName adds the name of the server to err, an error of package wrap, if it is about the server and not about the file.
 func withServerName(name string, err error) error {
 	if errors.Is(err, wrap.ErrNoServer) || errors.Is(err, wrap.ErrAlreadyWrapped) || errors.Is(err, wrap.ErrNotWrapped) || errors.Is(err, wrap.ErrIsBridge) ||
 		errors.Is(err, wrap.ErrRemote) {
@@ -91,8 +93,7 @@ func withServerName(name string, err error) error {
 	return err
 }
 
-// findClient returns the client that is meant: the one that --client names, else the only one
-// that has the server.
+// findClient returns the desktop client that --client names; without --client, the only one whose configuration has a server of this name.
 func (f *wrapFlags) findClient(name string) (wrap.Client, error) {
 	clients, err := wrap.KnownClients()
 	if err != nil {
