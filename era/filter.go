@@ -38,8 +38,8 @@ type Filter interface {
 
 // Out holds the messages that a Filter wants sent, and those that it drops.
 type Out struct {
-	ToClient, ToServer []jsonrpc.Message
-	Dropped            []Dropped
+	ToClient, ToServer []jsonrpc.Message // to send, in order
+	Dropped            []Dropped         // messages that are sent to nobody
 }
 
 // Dropped is a message that is not sent to anybody, and why. Reason never repeats

@@ -9,13 +9,13 @@ import (
 
 // Reserved keys of _meta in 2026-07-28 (section "_meta" of its basic part).
 const (
-	KeyVersion      = "io.modelcontextprotocol/protocolVersion"
-	KeyClientInfo   = "io.modelcontextprotocol/clientInfo"
-	KeyCapabilities = "io.modelcontextprotocol/clientCapabilities"
-	KeyLogLevel     = "io.modelcontextprotocol/logLevel"
-	KeyServerInfo   = "io.modelcontextprotocol/serverInfo"
-	KeySubscription = "io.modelcontextprotocol/subscriptionId"
-	KeyRelatedTask  = "io.modelcontextprotocol/related-task"
+	KeyVersion      = "io.modelcontextprotocol/protocolVersion"    // in a modern request: its protocol version
+	KeyClientInfo   = "io.modelcontextprotocol/clientInfo"         // in a modern request: name and version of the client
+	KeyCapabilities = "io.modelcontextprotocol/clientCapabilities" // in a modern request: what the client can do
+	KeyLogLevel     = "io.modelcontextprotocol/logLevel"           // in a modern request: the level of the log messages that it wants; absent: it wants none
+	KeyServerInfo   = "io.modelcontextprotocol/serverInfo"         // in a modern result: name and version of the server
+	KeySubscription = "io.modelcontextprotocol/subscriptionId"     // in a notification: the id of the subscriptions/listen that it belongs to
+	KeyRelatedTask  = "io.modelcontextprotocol/related-task"       // in a message of 2025-11-25: the task that it belongs to
 )
 
 // ExtensionTasks is the extension of 2026-07-28 that adds tasks. Tasks of legacy
@@ -26,10 +26,10 @@ const ExtensionTasks = "io.modelcontextprotocol/tasks"
 // Meta is what a modern request says about itself in params._meta. Values are raw
 // JSON, nil where absent, and must not be changed.
 type Meta struct {
-	Version      []byte
-	ClientInfo   []byte
-	Capabilities []byte
-	LogLevel     []byte
+	Version      []byte // the protocol version
+	ClientInfo   []byte // name and version of the client
+	Capabilities []byte // what the client can do
+	LogLevel     []byte // the level of the log messages that the client wants; nil: it wants none
 }
 
 // MetaOf reads the _meta of a request or notification.

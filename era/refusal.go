@@ -7,16 +7,16 @@ import (
 // Error codes that 2026-07-28 defines or has taken away.
 const (
 	CodeHeaderMismatch     = -32020 // HTTP headers say something else than the message
-	CodeMissingCapability  = -32021 // data.requiredCapabilities
-	CodeUnsupportedVersion = -32022 // data.supported, data.requested
-	CodeResourceNotFound   = -32002 // legacy only (J10)
-	CodeURLElicitation     = -32042 // 2025-11-25 only (J10)
+	CodeMissingCapability  = -32021 // the client lacks a capability; data.requiredCapabilities has it
+	CodeUnsupportedVersion = -32022 // the protocol version is not served; data has it (requested) and those that are (supported)
+	CodeResourceNotFound   = -32002 // there is no such resource; in legacy revisions only (J10)
+	CodeURLElicitation     = -32042 // the user has to visit URLs first; in 2025-11-25 only (J10)
 )
 
 // Refusal is the error with which a request is answered.
 type Refusal struct {
-	Code int
-	Text string
+	Code int    // the JSON-RPC error code
+	Text string // the error's message
 	Data []byte // raw JSON; nil: none
 }
 
@@ -25,9 +25,9 @@ func (r *Refusal) Response(id jsonrpc.ID) jsonrpc.Message {
 	return jsonrpc.NewError(id, r.Code, r.Text, r.Data)
 }
 
-// Check returns what is wrong with the meta of a modern request, or nil. It looks in the order
-// of MI10: for missing members (MI7), at the version (MI9), at the log level (MI18). served says
-// which versions a client may use.
+// Check returns the error for what is wrong with the meta of a modern request; nil: nothing is.
+// It looks in the order of MI10: for missing members (MI7), at the version (MI9), at the log
+// level (MI18). If served is OnlyLegacy, every version is refused.
 func (m Meta) Check(served Eras) *Refusal {
 	if _, ok := jsonrpc.Text(m.Version); !ok {
 		return InvalidParams("params._meta needs " + KeyVersion + ", a string")
@@ -44,12 +44,13 @@ func (m Meta) Check(served Eras) *Refusal {
 	return nil
 }
 
-// InvalidParams returns a Refusal with the code for invalid params.
+// InvalidParams returns a Refusal with the code for invalid params (-32602) and this text.
 func InvalidParams(text string) *Refusal {
 	return &Refusal{Code: jsonrpc.CodeInvalidParams, Text: text}
 }
 
-// UnsupportedVersion returns the Refusal of a protocol version (MI9, ED5).
+// UnsupportedVersion returns the Refusal of a request with the protocol version requested, which
+// is not served (MI9, ED5). It lists the versions of served.
 func UnsupportedVersion(served Eras, requested string) *Refusal {
 	data := []byte(`{"supported":[`)
 	text := "unsupported protocol version; supported: "

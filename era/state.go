@@ -24,27 +24,29 @@ type State struct {
 	CallID    string    // names the parked call; with Replay, the number of input requests
 	Round     int       // how often the call was parked; with Replay, how often it was answered with URLs
 	Principal string    // who may retry the call; "": nobody has authenticated
-	Method    string    // of the call
-	Digest    string    // of the call's params
-	Expires   time.Time // the State is not valid any more
+	Method    string    // of the call: the retry must have the same
+	Digest    string    // of the call's params: the retry must have the same
+	Expires   time.Time // from then on the State is not valid any more
 	Replay    bool      // no call is parked: the retry starts the call again
 }
 
 // A Sealer encrypts States, with AES-256-GCM and a key of its own. It is safe for
 // concurrent use.
-type Sealer struct{ aead cipher.AEAD }
+type Sealer struct {
+	aead cipher.AEAD // encrypts with the Sealer's key
+}
 
-// sealedState and sealedBound are the first byte of what Seal and Bind return, before
-// base64. A nonce and the encrypted text follow.
+// The first byte of a sealed text, inside its base64. A nonce and the encrypted text follow.
 const (
-	sealedState = 1
-	sealedBound = 2
+	sealedState = 1 // the text is of Seal, for Open
+	sealedBound = 2 // the text is of Bind, for Unbind
 )
 
-// maxSealedText is the longest text that Open looks at. Seal never returns a longer
+// maxSealedText is the longest text, in bytes, that Open looks at. Seal never returns a longer
 // one.
 const maxSealedText = 16 << 10
 
+// errForeignState is the error of Open and Unbind for a text that they cannot accept.
 var errForeignState = errors.New("not a state of this bridge")
 
 // NewSealer returns a Sealer with a new random key.
@@ -73,7 +75,7 @@ func (s *Sealer) Seal(state State) string {
 	return s.seal(sealedState, plain)
 }
 
-// seal encrypts plain. kind, its first byte, tells Open and Unbind apart.
+// seal returns plain encrypted, as base64. kind is sealedState or sealedBound.
 func (s *Sealer) seal(kind byte, plain []byte) string {
 	return base64.RawURLEncoding.EncodeToString(s.aead.Seal([]byte{kind}, nil, plain, []byte{kind}))
 }

@@ -14,7 +14,9 @@ import (
 // TaskIDs binds the ids of a server's tasks to principals (A6): only the principal
 // for whom Bind was called can use the id that Bind returns. TaskIDs keeps no list
 // of tasks and is safe for concurrent use. NewTaskIDs makes one.
-type TaskIDs struct{ key func() []byte }
+type TaskIDs struct {
+	key func() []byte // returns the key of the HMAC; it is derived at the first call
+}
 
 // keyRounds is how many rounds the derivation of the key has. A principal knows an
 // id and one of the secrets in the key, and must not find the other secrets by
@@ -38,10 +40,10 @@ func NewTaskIDs(name string, secret []byte) *TaskIDs {
 	})}
 }
 
-// tagSize is how many bytes of the HMAC a bound id has.
+// tagSize is to how many bytes the HMAC in a bound id is cut.
 const tagSize = 16
 
-// tag returns the part of a bound id that only we can compute.
+// tag returns the first part of a bound id: an HMAC, in base64, that only the bridge can compute.
 func (t *TaskIDs) tag(principal, id string) string {
 	mac := hmac.New(sha256.New, t.key())
 	mac.Write([]byte(strconv.Itoa(len(principal)) + ":" + principal + id))

@@ -11,9 +11,10 @@ const (
 	Version2026_07_28 = "2026-07-28"
 
 	NewestLegacy = Version2025_11_25 // the newest version in an answer to initialize (ED6)
-	NewestModern = Version2026_07_28
+	NewestModern = Version2026_07_28 // the newest version without sessions that the bridge speaks
 )
 
+// The revisions that the bridge knows, the newest first.
 var (
 	legacyVersions = []string{Version2025_11_25, Version2025_06_18, Version2025_03_26, Version2024_11_05}
 	modernVersions = []string{Version2026_07_28}
@@ -42,19 +43,21 @@ type Eras int
 
 // The values of Eras. --protocol and --client-protocol use the words in quotes.
 const (
-	Auto       Eras = iota // both: "auto"
-	OnlyLegacy             // "legacy"
-	OnlyModern             // "modern"
+	Auto       Eras = iota // both eras: "auto"
+	OnlyLegacy             // revisions up to 2025-11-25: "legacy"
+	OnlyModern             // 2026-07-28: "modern"
 )
 
-// ParseEras reads "auto", "legacy" or "modern".
+// ParseEras reads "auto", "legacy" or "modern"; false: the text is none of these.
 func ParseEras(s string) (Eras, bool) {
 	i := slices.Index(erasNames, s)
 	return Eras(max(i, 0)), i >= 0
 }
 
+// erasNames are the texts of the Eras, by their value.
 var erasNames = []string{"auto", "legacy", "modern"}
 
+// String returns the text that ParseEras reads.
 func (e Eras) String() string { return erasNames[e] }
 
 // Versions returns the revisions of these eras, the newest first.

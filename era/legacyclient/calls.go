@@ -12,12 +12,12 @@ import (
 
 // calls are the requests of the client that the server must answer.
 type calls struct {
-	session *session
-	inputs  *inputs
-	schemas schemas
+	session *session // of the client
+	inputs  *inputs  // asks the client for input that the server needs
+	schemas schemas  // which results of tools are wrapped
 
-	atServer   map[jsonrpc.ID]*call // by the id at the server
-	byClientID map[jsonrpc.ID]*call // by the client's id
+	atServer   map[jsonrpc.ID]*call // those at the server, by the id that the server knows
+	byClientID map[jsonrpc.ID]*call // all, by the client's id
 }
 
 // call is a request of the client without an answer. Either it is at the server
@@ -26,11 +26,11 @@ type calls struct {
 type call struct {
 	id            jsonrpc.ID      // the client's
 	m             jsonrpc.Message // as the client has sent it
-	method        string
-	serverID      jsonrpc.ID  // the id at the server; zero: not there
-	inputRound    *inputRound // nil: the server has not asked for input
-	inputDeadline time.Time   // when the wait for the client's answers, or for the next attempt, ends
-	lastProgress  float64     // the latest progress that the client has got; -1: none
+	method        string          // of m
+	serverID      jsonrpc.ID      // the id that the server knows; zero: the call is not at the server now
+	inputRound    *inputRound     // what the server has asked; nil: it has not asked for input
+	inputDeadline time.Time       // when the wait for the client's answers, or for the next attempt, ends
+	lastProgress  float64         // the latest progress that the client has got; -1: none
 }
 
 // forward sends a request of the client to the server.
@@ -52,8 +52,8 @@ func (k *calls) send(c *call, retry jsonrpc.Fragment, out *era.Out) {
 	out.Server(k.requestForServer(c, retry))
 }
 
-// requestForServer returns the client's request for the server: the members of a retry
-// come first, and the session's members of _meta are added (C.0).
+// requestForServer returns the client's request as the server gets it: without reservedKeys and
+// retryKeys, with the members of a retry first, and with the session's members of _meta (C.0).
 func (k *calls) requestForServer(c *call, retry jsonrpc.Fragment) jsonrpc.Message {
 	var reserved, others []string
 	if mayHaveReserved(c.m.Meta()) {
@@ -70,20 +70,21 @@ func (k *calls) requestForServer(c *call, retry jsonrpc.Fragment) jsonrpc.Messag
 }
 
 var (
-	// reservedKeys are the keys of _meta that only modern requests have.
+	// reservedKeys are the keys that are removed from the _meta of a client's request: a legacy
+	// client has none of them to say, or (the related task) nothing that the server knows.
 	reservedKeys = [...]string{era.KeyVersion, era.KeyClientInfo, era.KeyCapabilities, era.KeyLogLevel, era.KeyRelatedTask}
 
-	// retryKeys are members of params that are removed: a server would ignore a task
-	// (C.5), and the others belong to retries.
+	// retryKeys are the members that are removed from the params of a client's request: a server
+	// would ignore a task (C.5), and only the Filter itself makes retries, which have the others.
 	retryKeys = [...]string{"task", "inputResponses", "requestState"}
 )
 
-// mayHaveReserved reports whether _meta may have any of reservedKeys.
+// mayHaveReserved reports whether a raw _meta may have any of reservedKeys; false: it has none.
 func mayHaveReserved(meta []byte) bool {
 	return bytes.IndexByte(meta, '\\') >= 0 || bytes.Contains(meta, []byte("io.modelcontextprotocol/"))
 }
 
-// handleResult takes a result of the server.
+// handleResult takes a result of the server for c, and answers the client, or asks it for input.
 func (k *calls) handleResult(now time.Time, c *call, m jsonrpc.Message, out *era.Out) {
 	parts := readResult(m)
 	switch {
@@ -122,7 +123,7 @@ func (k *calls) translateResult(c *call, m jsonrpc.Message, parts resultParts) j
 	return m.Plain().WithID(c.id)
 }
 
-// handleError takes an error of the server.
+// handleError takes an error of the server for c, and answers the client with its legacy form.
 func (k *calls) handleError(c *call, m jsonrpc.Message, out *era.Out) {
 	if original, ok := withOriginalCode(m); ok {
 		k.finish(c, original.WithID(c.id), out)
@@ -145,19 +146,20 @@ func isResourceNotFound(failure, read jsonrpc.Message) bool {
 	return shape.EqualStrings(failure.Lookup("error", "data", "uri"), read.Lookup("params", "uri"))
 }
 
-// finish answers the client. m has the client's id.
+// finish ends a call: it answers the client with m, which has the client's id.
 func (k *calls) finish(c *call, m jsonrpc.Message, out *era.Out) {
 	delete(k.byClientID, c.id)
 	out.Client(m.WithRelated(c.id))
 }
 
-// finishError answers the client with an error of the bridge (C.7).
+// finishError ends a call: it answers the client with an error of the bridge, whose message is
+// text and whose data.reason is why (C.7).
 func (k *calls) finishError(c *call, text, why string, out *era.Out) {
 	k.finish(c, jsonrpc.NewError(c.id, jsonrpc.CodeInternalError, text, shape.ReasonData(why)), out)
 }
 
-// handleCancelled takes the client's notifications/cancelled. The client hears nothing
-// more of the request (J12). False: it is not one of these calls.
+// handleCancelled takes the client's notifications/cancelled, m, and cancels the call at the
+// server. The client hears nothing more of the call (J12). False: m names none of these calls.
 func (k *calls) handleCancelled(m jsonrpc.Message, out *era.Out) bool {
 	id, c, ok := jsonrpc.Find(k.byClientID, m.CancelledID())
 	if !ok {
@@ -172,7 +174,8 @@ func (k *calls) handleCancelled(m jsonrpc.Message, out *era.Out) bool {
 	return true
 }
 
-// forwardProgress passes progress of a call on. Its token is the client's own.
+// forwardProgress passes the server's notifications/progress for a call on to the client. The
+// token in it is the client's own.
 func (k *calls) forwardProgress(m jsonrpc.Message, out *era.Out) {
 	c := k.callOf(m)
 	if c == nil || !c.m.ProgressToken().Equivalent(m.ProgressToken()) {
@@ -188,8 +191,8 @@ func (k *calls) forwardProgress(m jsonrpc.Message, out *era.Out) {
 	out.Client(m.WithRelated(c.id))
 }
 
-// callOf returns the call that a message belongs to: the one that the transport
-// names, or the one with the progress token. Nil: there is none.
+// callOf returns the call that a message of the server belongs to: the one that the transport
+// names, or the one with the progress token. Nil: there is none at the server.
 func (k *calls) callOf(m jsonrpc.Message) *call {
 	if related, ok := m.During(); ok {
 		_, c, _ := jsonrpc.Find(k.atServer, related)
@@ -207,7 +210,7 @@ func (k *calls) callOf(m jsonrpc.Message) *call {
 	return nil
 }
 
-// onlyCall returns the call at the server, if there is exactly one.
+// onlyCall returns the call at the server if there is exactly one, or else nil.
 func (k *calls) onlyCall() *call {
 	if len(k.atServer) == 1 {
 		for _, c := range k.atServer {

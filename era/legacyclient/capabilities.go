@@ -8,17 +8,18 @@ import (
 
 // clientCapabilities is what the client has said in initialize.
 type clientCapabilities struct {
-	raw                             []byte // as modern clientCapabilities
-	roots                           bool
-	sampling                        bool
-	samplingTools                   bool
-	formElicitation, urlElicitation bool // the modes of elicitation
+	raw             []byte // all capabilities, as modern clientCapabilities
+	roots           bool   // the client has roots/list
+	sampling        bool   // the client has sampling/createMessage
+	samplingTools   bool   // the client has sampling/createMessage with tools
+	formElicitation bool   // the client has elicitation/create with a form
+	urlElicitation  bool   // the client has elicitation/create with a URL
 }
 
 // serverCapabilities is what the server can do, as far as the Filter needs it.
 type serverCapabilities struct {
-	logging   bool
-	subscribe bool
+	logging   bool    // it says that it sends log messages
+	subscribe bool    // it takes subscriptions to resources
 	changes   changes // the lists whose changes it announces
 }
 
@@ -78,7 +79,7 @@ func withFormsOnly(elicitation []byte) []byte {
 	return jsonrpc.With(elicitation, "form", []byte("{}"))
 }
 
-// replaceCapability replaces a capability; nil removes it.
+// replaceCapability returns the raw capabilities with value for key; nil: without key.
 func replaceCapability(capabilities []byte, key string, value []byte) []byte {
 	if value == nil {
 		return jsonrpc.Without(capabilities, key)
@@ -86,8 +87,8 @@ func replaceCapability(capabilities []byte, key string, value []byte) []byte {
 	return jsonrpc.With(capabilities, key, value)
 }
 
-// withoutTasks removes the extension for tasks from extensions (C.5). Nil: there
-// are no others.
+// withoutTasks returns the raw extensions without that for tasks (C.5). Nil: there is no other
+// extension, or extensions is no object.
 func withoutTasks(extensions []byte) []byte {
 	if !shape.IsObject(extensions) {
 		return nil

@@ -26,12 +26,13 @@ type Options struct {
 	ServerInfo []byte
 }
 
-const (
-	defaultInputTimeout = 10 * time.Minute
+// defaultInputTimeout is what an Options.InputTimeout of 0 means.
+const defaultInputTimeout = 10 * time.Minute
 
-	// The messages that are held while initialize waits for the server.
-	maxQueuedMessages = 10_000   // messages
-	maxQueuedBytes    = 16 << 20 // of all together
+// Bounds on the client's messages that are held while initialize waits for the server's answer.
+const (
+	maxQueuedMessages = 10_000   // how many messages may be held until initialize is answered
+	maxQueuedBytes    = 16 << 20 // how many bytes these messages may have, all together
 )
 
 // New returns the Filter for one session of a client of 2024-11-05 to 2025-11-25
@@ -58,11 +59,11 @@ func New(o Options) era.Filter {
 // filter is one session of a client. handshake holds messages until the session has
 // begun. Requests then go to calls, or to listen if they are about subscriptions.
 type filter struct {
-	session   session
-	handshake handshake
-	calls     calls
-	inputs    inputs
-	listen    listener
+	session   session   // what client and server have said about themselves
+	handshake handshake // from initialize to its answer
+	calls     calls     // the client's requests at the server
+	inputs    inputs    // the server's input requests at the client
+	listen    listener  // the client's subscriptions
 }
 
 // Start implements era.Filter.
@@ -97,7 +98,7 @@ func (f *filter) handleRequest(now time.Time, m jsonrpc.Message, out *era.Out) {
 	}
 }
 
-// serveQueued takes the messages that were held.
+// serveQueued takes the client's messages that were held until initialize was answered.
 func (f *filter) serveQueued(now time.Time, queued []jsonrpc.Message, out *era.Out) {
 	for _, m := range queued {
 		f.FromClient(now, m, out)
@@ -129,6 +130,7 @@ func (f *filter) serve(now time.Time, m jsonrpc.Message, method string, out *era
 	}
 }
 
+// isInFlight reports whether a request of the client with this id waits for its answer.
 func (f *filter) isInFlight(id jsonrpc.ID) bool {
 	_, used := f.calls.byClientID[id]
 	return used || f.listen.isSubscribing(id)
@@ -223,7 +225,8 @@ func (f *filter) handleServerNotification(now time.Time, m jsonrpc.Message, out 
 	}
 }
 
-// relayLogMessage passes a log message on, related to its call.
+// relayLogMessage passes a log message of the server on to the client, unless it is below the
+// level that the client has set.
 func (f *filter) relayLogMessage(m jsonrpc.Message, out *era.Out) {
 	if f.session.logLevel >= 0 {
 		if rank := era.LogRank(m.Lookup("params", "level")); rank >= 0 && rank < f.session.logLevel {
@@ -234,8 +237,8 @@ func (f *filter) relayLogMessage(m jsonrpc.Message, out *era.Out) {
 	f.relay(m, out)
 }
 
-// relay passes a notification on, related to the call that it belongs to, if there
-// is one.
+// relay passes a notification of the server on to the client, related to the call that it belongs
+// to, if there is one. It drops what comes before the session has begun or after its call has ended.
 func (f *filter) relay(m jsonrpc.Message, out *era.Out) {
 	if f.handshake.phase != ready {
 		out.Drop(m, "the session has not begun")

@@ -13,18 +13,18 @@ import (
 // handshake is the beginning of a session: initialize becomes server/discover, and
 // other messages are held until the server has answered that.
 type handshake struct {
-	session         *session
-	serverInfo      []byte // Options.ServerInfo
-	defaultLogLevel string // of calls, until the client sets one
+	session         *session // gets what client and server say
+	serverInfo      []byte   // Options.ServerInfo
+	defaultLogLevel string   // the log level of calls until the client sets one
 	// serveQueued is called once initialize is answered, with the messages that were held.
 	serveQueued func(now time.Time, queued []jsonrpc.Message, out *era.Out)
 
-	phase             phase
-	initializeRequest jsonrpc.Message   // waits for the server's answer
-	discoverID        jsonrpc.ID        // of the server/discover
-	discoverRetried   bool              // server/discover was sent twice
+	phase             phase             // how far the session is
+	initializeRequest jsonrpc.Message   // the client's initialize, until it is answered
+	discoverID        jsonrpc.ID        // the id of the server/discover that waits for its answer; zero: none does
+	discoverRetried   bool              // server/discover was sent a second time
 	queued            []jsonrpc.Message // messages that came while discovering
-	queuedBytes       int
+	queuedBytes       int               // the bytes of queued
 }
 
 // phase is how far a session is.
@@ -73,8 +73,8 @@ func (o *handshake) queue(m jsonrpc.Message, out *era.Out) {
 	out.Drop(m, "too many messages before the answer to initialize")
 }
 
-// unqueue removes a cancelled request from the queue. initialize itself cannot be
-// cancelled (J11).
+// unqueue removes the request that cancel names from the queue, or drops cancel if it is not
+// there: initialize itself cannot be cancelled (J11).
 func (o *handshake) unqueue(cancel jsonrpc.Message, out *era.Out) {
 	before := len(o.queued)
 	o.queued = slices.DeleteFunc(o.queued, func(m jsonrpc.Message) bool {
@@ -160,7 +160,7 @@ func noCommonVersionRefusal(supported []byte) *era.Refusal {
 	}
 }
 
-// initializeResult makes the result of server/discover that of initialize.
+// initializeResult returns the raw result of initialize, made of m, the answer to server/discover.
 func (o *handshake) initializeResult(m jsonrpc.Message) []byte {
 	result := m.Result()
 	capabilities := jsonrpc.Without(shape.Member(result, "capabilities"), "tasks")

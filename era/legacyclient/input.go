@@ -11,38 +11,39 @@ import (
 )
 
 const (
-	maxInputRounds = 10                     // results input_required in a row to one call (ME8)
-	maxRepeats     = 3                      // of these, those without input requests, which only want the call again
-	repeatDelay    = 250 * time.Millisecond // before the call is sent again after one of these
+	maxInputRounds = 10                     // how often the server may answer one call with input_required (ME8)
+	maxRepeats     = 3                      // how often it may do so without input requests, which only wants the call to be sent again
+	repeatDelay    = 250 * time.Millisecond // how long the Filter waits before it sends a call again that the server wants again without input
 )
 
 // inputs sends the server's input requests to the client.
 type inputs struct {
-	session  *session
-	calls    *calls
-	timeout  time.Duration // for the client's answers
-	randomID func() string // for elicitationId
+	session  *session      // what the client can do
+	calls    *calls        // in whose course the server asks
+	timeout  time.Duration // how long the client may take to answer
+	randomID func() string // returns a new elicitationId
 
-	lastID            int64                        // of requests to the client
-	openRequests      map[jsonrpc.ID]*inputRequest // without an answer
+	lastID            int64                        // the id of the latest request to the client
+	openRequests      map[jsonrpc.ID]*inputRequest // requests at the client without an answer, by id
 	callsWithDeadline []*call                      // calls that wait until their inputDeadline, in no order
 }
 
 // inputRound is what the server has asked for during a call.
 type inputRound struct {
-	rounds, repeats int             // how often the server has asked, and how often without input requests
-	requestState    []byte          // of this round, raw; nil: none
-	requests        []*inputRequest // of this round, in the server's order
-	unanswered      int             // of these, those without an answer
+	rounds       int             // how often the server has answered the call with input_required
+	repeats      int             // how often it has done so without input requests
+	requestState []byte          // the server's requestState of this round, raw; nil: none
+	requests     []*inputRequest // the input requests of this round, in the server's order
+	unanswered   int             // how many of requests have no answer yet
 }
 
 // inputRequest is one input request of the server to the client.
 type inputRequest struct {
-	call   *call
-	id     jsonrpc.ID      // of the request to the client; zero: not sent or answered
-	key    []byte          // raw, as the server spells it
-	m      jsonrpc.Message // the request, without its id
-	answer []byte          // the client's result, raw
+	call   *call           // in whose course the server asks
+	id     jsonrpc.ID      // the id that the client knows; zero: the request was not sent yet, or is answered
+	key    []byte          // its key in inputRequests: a raw string, as the server spells it
+	m      jsonrpc.Message // the request, with placeholderID
+	answer []byte          // the client's result, raw; nil: there is none yet
 }
 
 // placeholderID is the id of an input request until it is sent.
@@ -89,7 +90,8 @@ func (in *inputs) handleInputRequired(now time.Time, c *call, result []byte, out
 	in.waitUntil(c, now.Add(in.timeout))
 }
 
-// readInputRequests reads a raw inputRequests. ok is false if it is not valid.
+// readInputRequests reads a raw inputRequests of the server's answer to c; nil: there are none.
+// ok is false if it is not valid.
 func readInputRequests(c *call, requests []byte) (list []*inputRequest, ok bool) {
 	if requests == nil {
 		return nil, true
@@ -118,8 +120,8 @@ func readInputRequests(c *call, requests []byte) (list []*inputRequest, ok bool)
 	return list, true
 }
 
-// missingCapability returns what an input request needs and the client has not declared; "":
-// nothing.
+// missingCapability returns, in words, what an input request needs and the client has not declared;
+// "": nothing is missing.
 func (in *inputs) missingCapability(a *inputRequest) (missing string) {
 	params := a.m.Params()
 	switch a.m.Method() {
@@ -149,7 +151,8 @@ func (in *inputs) missingCapability(a *inputRequest) (missing string) {
 	return ""
 }
 
-// elicitMode returns the mode of an elicitation. Without a mode it is a form.
+// elicitMode returns the mode in the params of an elicitation; "form" if there is none. ok is false
+// for a mode other than "form" and "url".
 func elicitMode(params []byte) (mode string, ok bool) {
 	raw := shape.Member(params, "mode")
 	if raw == nil {
@@ -177,7 +180,8 @@ func (in *inputs) send(a *inputRequest, out *era.Out) {
 	out.Client(m.WithID(a.id).WithRelated(a.call.id))
 }
 
-// handleAnswer takes a response of the client.
+// handleAnswer takes a response of the client to an input request. Once the last one of a round is
+// there, the call is sent to the server again.
 func (in *inputs) handleAnswer(m jsonrpc.Message, out *era.Out) {
 	id, a, ok := jsonrpc.Find(in.openRequests, m.ID())
 	if !ok {
@@ -222,7 +226,8 @@ func (in *inputs) retry(c *call, out *era.Out) {
 	in.calls.send(c, jsonrpc.NewFragment(append(members, '}')), out)
 }
 
-// resumeCall goes on with a call whose wait has ended.
+// resumeCall goes on with a call whose inputDeadline has come: it sends the call again if that had
+// only to wait, or ends it because the client has not answered in time.
 func (in *inputs) resumeCall(c *call, out *era.Out) {
 	if len(c.inputRound.requests) == 0 {
 		in.retry(c, out)

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	subscribeDelay  = 20 * time.Millisecond // subscriptions within this time share one new listen
-	ackTimeout      = 10 * time.Second      // for the server to acknowledge a listen
-	minSteadyListen = 5 * time.Second       // a listen that ends sooner has failed
-	listenBackoff   = time.Second           // after the first failure; doubled after each further one
-	maxBackoff      = time.Minute
-	maxReopens      = 5           // of lost listens in a row
-	reopenRefill    = time.Minute // until one more may be opened
+	subscribeDelay  = 20 * time.Millisecond // subscriptions of the client within this time share one new listen
+	ackTimeout      = 10 * time.Second      // how long the server may take to acknowledge a listen
+	minSteadyListen = 5 * time.Second       // a listen that the server ends sooner after its acknowledgement counts as a failure
+	listenBackoff   = time.Second           // how long the next listen waits after the first failure; doubled after each further one
+	maxBackoff      = time.Minute           // the longest that the next listen waits after failures
+	maxReopens      = 5                     // how many lost listens may be opened again in a row; then one more in each reopenRefill
+	reopenRefill    = time.Minute           // the time after which one more lost listen may be opened again (see maxReopens)
 )
 
-// changes are the lists whose changes are announced.
+// changes are lists: those whose changes a server announces, or a listen is for.
 type changes struct{ tools, prompts, resources bool }
 
 // listener is the session's subscription to changes: one subscriptions/listen
@@ -27,30 +27,30 @@ type changes struct{ tools, prompts, resources bool }
 // and the old one is closed when the server has acknowledged the new one. So no
 // change is missed.
 type listener struct {
-	session *session
+	session *session // of the client
 
-	changes        changes           // that the client gets; none before notifications/initialized
-	uris           []string          // that the client has subscribed to, in order
+	changes        changes           // the lists whose changes the client gets; none before notifications/initialized
+	uris           []string          // the resources that the client has subscribed to, in order
 	acknowledged   *listenStream     // the listen that the server has acknowledged; nil: there is none
 	unacknowledged *listenStream     // will replace the acknowledged one; nil: there is none
 	waiters        []subscribeWaiter // resources/subscribe requests that wait for the unacknowledged one
 
 	openAt            time.Time // when to open the next listen; zero: not planned
-	needsResync       bool      // changes may have been missed
-	failures          int       // in a row
-	reopens           int       // listens opened again, less one for each reopenRefill since
+	needsResync       bool      // changes may have been missed: at the next acknowledgement the client is told that all may have changed
+	failures          int       // how many listens have failed in a row
+	reopens           int       // how often a lost listen was opened again, less one for each reopenRefill since
 	reopensRefilledAt time.Time // when reopens was lowered last
 }
 
 // listenStream is one subscriptions/listen.
 type listenStream struct {
-	id             jsonrpc.ID
-	changes        changes   // requested
-	uris           []string  // requested
-	grantedURIs    []string  // granted by the server
-	grantedChanges changes   // granted by the server
-	ackDeadline    time.Time // of the acknowledgement
-	ackedAt        time.Time
+	id             jsonrpc.ID // of the request
+	changes        changes    // the lists that it asks for
+	uris           []string   // the resources that it asks for
+	grantedURIs    []string   // the resources that the server has granted
+	grantedChanges changes    // the lists that the server has granted
+	ackDeadline    time.Time  // until when the server must have acknowledged it
+	ackedAt        time.Time  // when the server has acknowledged it
 }
 
 // nextDue returns when tick must be called; zero: never.
@@ -143,8 +143,8 @@ func listenIDOf(m jsonrpc.Message) jsonrpc.ID {
 	return id
 }
 
-// handleAcknowledged takes the first message of a listen, which says what the server
-// grants.
+// handleAcknowledged takes the server's acknowledgement of a listen, which says what the server
+// grants. The listen before it is closed.
 func (l *listener) handleAcknowledged(now time.Time, m jsonrpc.Message, out *era.Out) {
 	if l.unacknowledged == nil || !l.unacknowledged.id.Equivalent(listenIDOf(m)) {
 		out.Drop(m, "it acknowledges no listen that waits for it")
@@ -164,7 +164,7 @@ func (l *listener) handleAcknowledged(now time.Time, m jsonrpc.Message, out *era
 	}
 }
 
-// readGranted notes what the server has granted.
+// readGranted notes what the server has granted: notifications is the raw member of the acknowledgement.
 func (s *listenStream) readGranted(notifications []byte) {
 	for m := range jsonrpc.Members(notifications) {
 		on := string(m.Value) == "true"
@@ -206,12 +206,13 @@ func (l *listener) announceAll(out *era.Out) {
 	}
 }
 
-// isOfListen reports whether a notification belongs to the session's listen.
+// isOfListen reports whether a notification belongs to the session's acknowledged listen.
 func (l *listener) isOfListen(m jsonrpc.Message) bool {
 	return l.acknowledged != nil && l.acknowledged.id.Equivalent(listenIDOf(m))
 }
 
-// forwardChange passes a notification of the listen on.
+// forwardChange passes the server's notification of a change on to the client, or drops it if it
+// comes over no listen of the session or the client does not want it.
 func (l *listener) forwardChange(m jsonrpc.Message, method string, out *era.Out) {
 	if !l.isOfListen(m) {
 		out.Drop(m, "it comes over no listen of the session")
@@ -271,8 +272,8 @@ func (l *listener) endListen(now time.Time, id jsonrpc.ID, m jsonrpc.Message, ou
 	return true
 }
 
-// failNext is called when a listen was not acknowledged. The resources/subscribe
-// requests that wait for it are refused; earlier subscriptions stay.
+// failNext is called when the unacknowledged listen has failed, for the reason why. The
+// resources/subscribe requests that wait for it are refused with why; earlier subscriptions stay.
 func (l *listener) failNext(now time.Time, why *era.Refusal, out *era.Out) {
 	s := l.unacknowledged
 	l.unacknowledged = nil
@@ -301,8 +302,8 @@ func (l *listener) planAfterFailure(now time.Time) {
 	l.planReopen(now, min(wait, maxBackoff))
 }
 
-// planReopen plans the next listen. Its rate is limited, so that a server which
-// accepts listens and ends them is not kept busy.
+// planReopen plans the next listen after a lost one: after wait, or later if there were too many
+// (maxReopens), so that a server which accepts listens and ends them is not kept busy.
 func (l *listener) planReopen(now time.Time, wait time.Duration) {
 	if l.reopens == 0 {
 		l.reopensRefilledAt = now

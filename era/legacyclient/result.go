@@ -11,7 +11,7 @@ import (
 // resultParts are the members of a modern result that the bridge reads.
 type resultParts struct {
 	resultType string // resultType; "complete" if absent (2026-07-28, "ResultType")
-	meta       []byte // raw; nil: none
+	meta       []byte // _meta, raw; nil: none
 	structured []byte // structuredContent, raw; nil: none
 	valid      bool   // the result is an object, and resultType a string
 }
@@ -32,10 +32,10 @@ func readResult(m jsonrpc.Message) resultParts {
 	return parts
 }
 
-// keysToRemove appends the keys of a result that legacy revisions do not have (C.0):
-// resultType, serverInfo, the caching hints. standardMethod says that 2026-07-28
-// defines the method: in results of other methods ttlMs may mean anything. ok is false if only
-// a part of _meta must be removed.
+// keysToRemove appends the keys of a result that legacy revisions do not have (C.0): resultType,
+// the caching hints, and _meta if nothing of it is left. standardMethod says that 2026-07-28
+// defines the method: in results of other methods ttlMs may mean anything. ok is false if a part
+// of _meta must be removed beside these keys.
 func (parts resultParts) keysToRemove(keys []string, standardMethod bool) (_ []string, ok bool) {
 	keys = append(keys, "resultType")
 	if standardMethod {
@@ -51,7 +51,8 @@ func (parts resultParts) keysToRemove(keys []string, standardMethod bool) (_ []s
 	return keys, len(rest) == len(parts.meta)
 }
 
-// legacyResult removes from a result what legacy revisions do not have.
+// legacyResult returns a raw result without what legacy revisions do not have. parts are those of
+// the result; standardMethod is that of keysToRemove.
 func legacyResult(result []byte, parts resultParts, standardMethod bool) []byte {
 	var room [4]string
 	keys, ok := parts.keysToRemove(room[:0], standardMethod)
@@ -62,8 +63,8 @@ func legacyResult(result []byte, parts resultParts, standardMethod bool) []byte 
 	return result
 }
 
-// legacyMeta removes from a server's _meta what legacy revisions do not have; nil
-// if nothing is left.
+// legacyMeta returns a server's _meta without what legacy revisions do not have; nil if nothing
+// is left.
 func legacyMeta(meta []byte) []byte {
 	if !shape.IsObject(meta) {
 		return meta
@@ -75,7 +76,7 @@ func legacyMeta(meta []byte) []byte {
 	return rest
 }
 
-// legacyNotification removes from a notification of a listen what legacy revisions do not have.
+// legacyNotification returns a notification of a listen without what legacy revisions do not have.
 func legacyNotification(m jsonrpc.Message) jsonrpc.Message {
 	params := m.Params()
 	meta := m.Meta()
@@ -97,9 +98,8 @@ func legacyNotification(m jsonrpc.Message) jsonrpc.Message {
 	return m.WithParams(params)
 }
 
-// withOriginalCode returns the error of a legacy server as that server has sent
-// it, if package legacyserver has replaced its code (J10). The data then has the
-// original code, which is removed.
+// withOriginalCode undoes what package legacyserver does to an error of a legacy server (J10): it
+// returns the error with the code and data that the server has sent. False: m is no such error.
 func withOriginalCode(m jsonrpc.Message) (jsonrpc.Message, bool) {
 	data := m.Lookup("error", "data")
 	if !shape.IsObject(data) {

@@ -15,14 +15,16 @@ import (
 // client checks the result with that.
 
 // schemas knows which output schemas were wrapped when the client saw them.
-type schemas struct{ wrapped map[string]bool }
+type schemas struct {
+	wrapped map[string]bool // by the name of the tool; absent: the schema was not wrapped
+}
 
 // maxSchemaDepth is how deep references are looked for in a schema. Each level
 // costs one more scan, and the server chooses how deep its schemas are.
 const maxSchemaDepth = 64
 
-// wrapToolSchemas wraps the output schemas of a tools/list result that are not schemas
-// of objects.
+// wrapToolSchemas returns a tools/list result in which the output schemas that are not those of
+// objects are wrapped.
 func (s *schemas) wrapToolSchemas(result []byte) []byte {
 	if len(s.wrapped) == 0 && bytes.IndexByte(result, '\\') < 0 && !bytes.Contains(result, []byte(`"outputSchema"`)) {
 		return result
@@ -47,8 +49,8 @@ func (s *schemas) wrapToolSchemas(result []byte) []byte {
 	return append(b, result[done:]...)
 }
 
-// wrapToolSchema wraps the output schema of one tool, unless it is that of an object, and notes
-// whether it has done so.
+// wrapToolSchema returns a tool of a list with its output schema wrapped, unless that is the schema
+// of an object. It notes in wrapped whether it has done so.
 func (s *schemas) wrapToolSchema(tool []byte) []byte {
 	name, _ := jsonrpc.Text(shape.Member(tool, "name"))
 	schema := shape.Member(tool, "outputSchema")
@@ -98,9 +100,9 @@ func hasID(schema []byte) bool {
 	return ok && id != "" && id[0] != '#'
 }
 
-// appendMovedSchema appends a schema, with its references to itself changed to its place
-// in the wrapper. names says that the members of raw are named schemas and not
-// keywords.
+// appendMovedSchema appends the schema raw to out, with its references to itself changed to its
+// place in the wrapper, down to depth levels. names says that the members of raw are named schemas
+// and not keywords.
 func appendMovedSchema(out, raw []byte, names bool, depth int) []byte {
 	if len(raw) == 0 || depth == 0 {
 		return append(out, raw...)
@@ -141,7 +143,8 @@ func holdsNamedSchemas(keyword string) bool {
 	return false
 }
 
-// moveReference changes a reference by JSON pointer. A reference by name stays.
+// moveReference returns a raw reference as it is in the wrapper: a JSON pointer within the schema
+// gets the schema's place in front. Any other reference stays.
 func moveReference(raw []byte) []byte {
 	to, ok := jsonrpc.Text(raw)
 	if !ok || to != "#" && !strings.HasPrefix(to, "#/") {
@@ -150,8 +153,8 @@ func moveReference(raw []byte) []byte {
 	return jsonrpc.Quote("#/properties/result" + to[1:])
 }
 
-// wrapStructured wraps the structured content of a tools/call result if the client
-// expects that, or cannot read it otherwise.
+// wrapStructured returns a tools/call result with its structured content wrapped, and as text too,
+// if mustWrap says so; otherwise the result as it is.
 func (s *schemas) wrapStructured(c *call, result []byte) []byte {
 	value := shape.Member(result, "structuredContent")
 	if !s.mustWrap(c, value) {
@@ -161,8 +164,8 @@ func (s *schemas) wrapStructured(c *call, result []byte) []byte {
 	return withTextBlock(result, value)
 }
 
-// mustWrap reports whether the structured content of a result must be wrapped. Nil:
-// there is none.
+// mustWrap reports whether structured, the structured content of the result of c (nil: there is
+// none), must be wrapped: it is no object, or the client has seen the tool's schema wrapped.
 func (s *schemas) mustWrap(c *call, structured []byte) bool {
 	switch {
 	case structured == nil:
@@ -176,8 +179,8 @@ func (s *schemas) mustWrap(c *call, structured []byte) bool {
 	return s.wrapped[name]
 }
 
-// withTextBlock adds a block of text with the structured content, if the result has no
-// text: some clients read nothing else.
+// withTextBlock returns a tools/call result with a block of text that has value, the structured
+// content, unless the result has text already: some clients read nothing else.
 func withTextBlock(result, value []byte) []byte {
 	blocks := []byte("[")
 	content := shape.Member(result, "content")

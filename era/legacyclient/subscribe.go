@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// maxURIBytes is the total length of the URIs of all subscriptions, because each
+// maxURIBytes bounds the total length of the URIs of all subscriptions of a client, because each
 // new listen has all of them.
 const maxURIBytes = era.MaxListen - 4<<10
 
@@ -20,7 +20,8 @@ type subscribeWaiter struct {
 	uri string
 }
 
-// subscribe takes resources/subscribe.
+// subscribe takes the client's resources/subscribe. It answers at once if the server has granted
+// the resource already; otherwise the next listen asks for it, and the request waits.
 func (l *listener) subscribe(now time.Time, m jsonrpc.Message, out *era.Out) {
 	uri, ok := l.subscriptionURI(m, out)
 	if !ok {
@@ -44,7 +45,7 @@ func (l *listener) subscribe(now time.Time, m jsonrpc.Message, out *era.Out) {
 	}
 }
 
-// hasRoom reports whether one more subscription is allowed.
+// hasRoom reports whether one more subscription, to uri, is allowed.
 func (l *listener) hasRoom(uri string) bool {
 	size := len(uri)
 	for _, other := range l.uris {
@@ -83,7 +84,7 @@ func (l *listener) subscriptionURI(m jsonrpc.Message, out *era.Out) (uri string,
 	return uri, ok
 }
 
-// forgetURI removes a subscription.
+// forgetURI removes the subscription to uri, if there is one; the next listen is without it.
 func (l *listener) forgetURI(now time.Time, uri string) {
 	if i := slices.Index(l.uris, uri); i >= 0 {
 		l.uris = slices.Delete(l.uris, i, i+1)
@@ -107,7 +108,8 @@ func (l *listener) forgetWaiter(now time.Time, id jsonrpc.ID) (found bool) {
 	return true
 }
 
-// settleWaiters answers the requests that have waited for the acknowledged listen.
+// settleWaiters answers the resources/subscribe requests that have waited for the listen that is
+// acknowledged now, as the server has granted them or not.
 func (l *listener) settleWaiters(out *era.Out) {
 	var refused []string
 	l.waiters = slices.DeleteFunc(l.waiters, func(w subscribeWaiter) bool {

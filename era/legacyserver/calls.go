@@ -15,34 +15,34 @@ import (
 // client waits for its answer, and in byServerID while the server works on it. A parked call is
 // only in byServerID; a call that has not been sent yet is only in byClientID.
 type calls struct {
-	canAsk           bool // the server was told that clients accept input requests
-	ownRequests      *ownRequests
-	resultTranslator *resultTranslator
-	turns            *turns.Turns[*call]
-	logRouter        *logRouter
-	taskTools        *taskTools
-	taskRunner       *taskRunner
-	parking          *parking
+	canAsk           bool                // the server was told that clients accept input requests
+	ownRequests      *ownRequests        // makes the ids of requests to the server
+	resultTranslator *resultTranslator   // makes results modern
+	turns            *turns.Turns[*call] // which calls may be at the server at a time
+	logRouter        *logRouter          // sets the log level that a call wants
+	taskTools        *taskTools          // which tools must run as tasks
+	taskRunner       *taskRunner         // runs calls as tasks
+	parking          *parking            // holds calls whose client is asked for input
 
 	byClientID map[jsonrpc.ID]*call // by the client's id
 	byServerID map[jsonrpc.ID]*call // by our id; a call that runs as a task may have several
 	byToken    map[jsonrpc.ID]*call // by the progress token that the server knows
-	arrivals   int64                // numbers calls in the order in which they came
+	arrivals   int64                // the number that nextArrival has returned last
 }
 
 // call is a request of a client that the server works on.
 type call struct {
 	request                // of the client: the first, or the latest retry
-	serverID    jsonrpc.ID // the id of our request; zero: not sent yet
-	serverToken jsonrpc.ID // the progress token in it; zero: none
-	arrival     int64      // when the call, or its latest retry, came
+	serverID    jsonrpc.ID // the id that the server knows; zero: the call was not sent yet
+	serverToken jsonrpc.ID // the progress token that the server knows; zero: none
+	arrival     int64      // the number of the call, or of its latest retry, in the order in which they came
 
 	turn  turns.Asker[*call] // what turns knows of it
 	input *callInput         // what the server has asked during the call; nil: nothing yet
 	task  *callTask          // nil: the call does not run as a task
 }
 
-// nextArrival returns the next number for a call that comes.
+// nextArrival returns the number for the arrival of a call or a retry: each is higher than the last.
 func (k *calls) nextArrival() int64 {
 	k.arrivals++
 	return k.arrivals
@@ -51,9 +51,9 @@ func (k *calls) nextArrival() int64 {
 // isLive reports whether a client waits for the answer to a call.
 func (k *calls) isLive(c *call) bool { return k.byClientID[c.id] == c }
 
-// begin starts a call. Before the call is sent, it may wait three times: until the
-// server has the log level that the call wants, until the list of tools is known,
-// and for its turn.
+// begin makes a client's request a call. Before the call is sent, it may wait three times: until
+// the server has the log level that the call wants, until the list of tools is known, and for its
+// turn.
 func (k *calls) begin(now time.Time, r request, out *era.Out) {
 	c := &call{request: r, arrival: k.nextArrival()}
 	c.turn.Call = c
@@ -115,7 +115,7 @@ func (k *calls) send(c *call, out *era.Out) {
 	out.Server(m)
 }
 
-// handleResponse takes a response of the server. It reports whether it is to a call.
+// handleResponse takes a response of the server. False: the response is to no call.
 func (k *calls) handleResponse(now time.Time, m jsonrpc.Message, out *era.Out) bool {
 	id, c, ok := jsonrpc.Find(k.byServerID, m.ID())
 	switch {
@@ -147,8 +147,8 @@ func (k *calls) complete(now time.Time, c *call, m jsonrpc.Message, out *era.Out
 // outcome is how a call ends: with a response of the server, or with a refusal of
 // the bridge.
 type outcome struct {
-	m       jsonrpc.Message
-	refusal *era.Refusal
+	m       jsonrpc.Message // the server's response, if refusal is nil
+	refusal *era.Refusal    // the bridge's refusal; nil: there is none
 }
 
 // answerOrKeep answers the client. If the call is parked, it keeps the outcome for the
@@ -172,7 +172,7 @@ func (k *calls) answerOrKeep(now time.Time, c *call, o outcome, out *era.Out) {
 	}
 }
 
-// translateError returns the response for an error of the server. It replaces the codes
+// translateError returns the client's response for an error of the server. It replaces the codes
 // that 2026-07-28 has reserved (J10), because modern clients do not know what a
 // legacy server means by them. A missing capability keeps its code if the data
 // says which one is missing.
@@ -236,8 +236,8 @@ func (k *calls) reject(now time.Time, c *call, why *era.Refusal, out *era.Out) {
 	k.answerOrKeep(now, c, outcome{refusal: why}, out)
 }
 
-// handleCancelled takes a client's notifications/cancelled for a call. reason is raw
-// JSON.
+// handleCancelled takes a client's notifications/cancelled for the call with this id, and cancels
+// it at the server. reason is raw JSON. It does nothing if there is no such call.
 func (k *calls) handleCancelled(now time.Time, id jsonrpc.ID, reason []byte, out *era.Out) {
 	key, c, ok := jsonrpc.Find(k.byClientID, id)
 	if !ok {
@@ -250,8 +250,8 @@ func (k *calls) handleCancelled(now time.Time, id jsonrpc.ID, reason []byte, out
 	k.abort(now, c, reason, out)
 }
 
-// forwardProgress passes notifications/progress on to the client. The server uses the
-// token of the first request; the retry may have another token.
+// forwardProgress passes the server's notifications/progress on to the client, with the token of
+// the latest retry: the server uses the token of the first request.
 func (k *calls) forwardProgress(m jsonrpc.Message, out *era.Out) {
 	_, c, ok := jsonrpc.Find(k.byToken, m.ProgressToken())
 	if !ok || !k.isLive(c) {
@@ -269,7 +269,7 @@ func (k *calls) forwardProgress(m jsonrpc.Message, out *era.Out) {
 	out.Client(c.task.withoutRelatedTask(m).WithRelated(c.id))
 }
 
-// onlyCall returns the call in progress at the server, if there is exactly one.
+// onlyCall returns the call in progress at the server if there is exactly one, or else nil.
 func (k *calls) onlyCall() *call {
 	var only *call
 	for _, c := range k.byServerID {
@@ -313,7 +313,7 @@ func (k *calls) findAsker(m jsonrpc.Message, q *inputRequest) (c *call, others [
 	return c, slices.DeleteFunc(others, func(other *turns.Asker[*call]) bool { return other.Call == c })
 }
 
-// rank returns how likely it is that an input request belongs to a call.
+// rank returns how likely it is that the input request q belongs to c: the higher, the likelier.
 func (k *calls) rank(c *call, q *inputRequest) (n int) {
 	if missingCapability(c.capabilities, q.method, q.params) == nil {
 		n += 8

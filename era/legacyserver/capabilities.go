@@ -55,7 +55,7 @@ func projectCapability(key string, value []byte) []byte {
 	return value
 }
 
-// onlyObjects removes those of the keys from object whose value is not an object.
+// onlyObjects returns object without those of the keys whose value is not an object.
 func onlyObjects(object []byte, keys ...string) []byte {
 	for _, key := range keys {
 		if value := shape.Member(object, key); value != nil && !shape.IsObject(value) {

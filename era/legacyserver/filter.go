@@ -38,7 +38,8 @@ type Options struct {
 	MaxParked int
 }
 
-// canAsk reports whether the server is told that clients accept input requests.
+// canAsk reports whether calls are parked (there is a Sealer), and the server is told that clients
+// accept input requests.
 func (o *Options) canAsk() bool {
 	has := func(capability string) bool { return shape.Member(o.Capabilities, capability) != nil }
 	return o.Sealer != nil && (has("elicitation") || has("sampling") || has("roots"))
@@ -55,18 +56,18 @@ func (o *Options) canAsk() bool {
 // Order: what the server sends reaches a client in the same order. Calls reach the
 // server in the order in which they come, except for those that wait.
 type Filter struct {
-	timers           timers.Timers
-	ownRequests      ownRequests
-	handshake        handshake
-	resultTranslator resultTranslator
-	calls            calls
-	turns            turns.Turns[*call]
-	parking          parking
-	logRouter        logRouter
-	taskTools        taskTools
-	taskRunner       taskRunner
-	subscriptions    subscriptions
-	lastMeta         lastMeta
+	timers           timers.Timers      // of all the others
+	ownRequests      ownRequests        // requests that the Filter itself sends to the server
+	handshake        handshake          // initialize, and requests that wait for its answer
+	resultTranslator resultTranslator   // makes results modern
+	calls            calls              // the clients' requests that the server works on
+	turns            turns.Turns[*call] // which calls may be at the server at a time
+	parking          parking            // calls whose client is asked for input
+	logRouter        logRouter          // the server's log level and log messages
+	taskTools        taskTools          // which tools must run as tasks
+	taskRunner       taskRunner         // runs calls as tasks
+	subscriptions    subscriptions      // the clients' subscriptions/listen
+	lastMeta         lastMeta           // the _meta of an earlier request
 }
 
 var _ era.Filter = (*Filter)(nil)

@@ -16,10 +16,11 @@ const (
 	// initializeTimeout is how long requests wait for the server to answer initialize.
 	initializeTimeout = time.Minute
 
-	// maxHeldRequests is how many requests may wait.
+	// maxHeldRequests is how many requests may wait for the server to answer initialize.
 	maxHeldRequests = 1000
 
-	// maxCauseLength is how many bytes of the server's own error message are repeated.
+	// maxCauseLength is how many bytes of the server's own words are repeated to clients when
+	// initialize has failed.
 	maxCauseLength = 500
 )
 
@@ -33,15 +34,15 @@ type handshake struct {
 	// held.
 	onOpened func(now time.Time, held []jsonrpc.Message, out *era.Out)
 
-	clientInfo, clientCapabilities []byte // raw
+	clientInfo, clientCapabilities []byte // what initialize says of the client; raw
 
 	isOpen       bool              // the server has answered initialize
 	failure      *era.Refusal      // why initialize has failed; nil: it has not
-	heldRequests []jsonrpc.Message // in order
-	failed       atomic.Bool       // for HasFailed: failure is set
+	heldRequests []jsonrpc.Message // clients' requests that wait for the answer to initialize, in order
+	failed       atomic.Bool       // failure is not nil; for HasFailed, which others call
 
-	capabilities   []byte // as the server declares them; raw
-	discoverResult []byte // the result of server/discover
+	capabilities   []byte // the server's, as it declares them; raw
+	discoverResult []byte // the raw result with which server/discover is answered
 	version        string // the legacy version that the server has chosen
 }
 
@@ -56,7 +57,8 @@ func (h *handshake) start(now time.Time, out *era.Out) {
 	}, out)
 }
 
-// InitializeParams returns the params of the initialize that a Filter with these Options sends.
+// InitializeParams returns the raw params of the initialize that a Filter with these
+// Options.Capabilities and Options.ClientInfo sends.
 func InitializeParams(capabilities, clientInfo []byte) []byte {
 	if !shape.IsObject(capabilities) {
 		capabilities = []byte("{}")
@@ -86,7 +88,8 @@ func (h *handshake) admitRequest(m jsonrpc.Message, out *era.Out) bool {
 	return false
 }
 
-// removeHeld removes a cancelled request. False: it was not held.
+// removeHeld removes the held request with this id, which its client has cancelled. False: no
+// request with this id is held.
 func (h *handshake) removeHeld(id jsonrpc.ID) bool {
 	i := slices.IndexFunc(h.heldRequests, func(m jsonrpc.Message) bool { return m.ID().Equivalent(id) })
 	if i < 0 {
@@ -157,8 +160,8 @@ func areIcons(raw []byte) bool {
 	return true
 }
 
-// fail refuses the requests that are held, and later ones. If the server answers
-// after all, requests are served again.
+// fail notes that initialize has failed: the requests that are held, and later ones, are refused
+// with why. If the server answers after all, requests are served again.
 func (h *handshake) fail(why *era.Refusal, out *era.Out) {
 	h.failure = why
 	for _, m := range h.heldRequests {
@@ -190,7 +193,8 @@ func (h *handshake) handleAnswer(now time.Time, m jsonrpc.Message, out *era.Out)
 	h.onOpened(now, held, out)
 }
 
-// initializeRefusal returns why initialize has failed.
+// initializeRefusal returns the Refusal for clients' requests after m, the answer to initialize, was
+// an error or had a version that the bridge does not know.
 func initializeRefusal(m jsonrpc.Message, version string) *era.Refusal {
 	text := "the server answered initialize with a protocol version that the bridge does not know"
 	if m.IsError() {

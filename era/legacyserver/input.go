@@ -41,8 +41,8 @@ func missingCapability(caps []byte, method string, params []byte) []byte {
 	return nil
 }
 
-// missingMode is missingCapability for an elicitation, by URL or by form. elicitation is the
-// client's raw capability.
+// missingMode is missingCapability for an elicitation: by URL if url is true, otherwise by form.
+// elicitation is the client's raw elicitation capability.
 func missingMode(elicitation []byte, url bool) []byte {
 	hasURL := shape.IsObject(shape.Member(elicitation, "url"))
 	hasForm := shape.IsObject(elicitation) && (shape.IsObject(shape.Member(elicitation, "form")) || !hasURL)
@@ -62,7 +62,7 @@ func isURLMode(params []byte) bool {
 	return mode == "url"
 }
 
-// isValidAnswer reports whether a raw result is a valid answer to an input request
+// isValidAnswer reports whether a raw result is a valid answer to an input request of this method
 // (C.4.4).
 func isValidAnswer(method string, result []byte) bool {
 	if !shape.IsObject(result) {

@@ -10,9 +10,11 @@ import (
 )
 
 const (
-	// Input requests that come within collectWindow of the last are asked together, but
-	// the first is not kept waiting for longer than maxCollectWindow (C.4.1).
-	collectWindow    = 30 * time.Millisecond
+	// collectWindow is how long the client is not asked yet after each input request of a call:
+	// further ones that come meanwhile are asked together with it (C.4.1).
+	collectWindow = 30 * time.Millisecond
+
+	// maxCollectWindow is the longest that the first of these input requests waits for others.
 	maxCollectWindow = 200 * time.Millisecond
 
 	// maxInputRequests is how many input requests of one call may be open.
@@ -21,20 +23,20 @@ const (
 
 // inputRequest is a request of the server that a client has to answer.
 type inputRequest struct {
-	id           jsonrpc.ID // the server's
-	key          string     // in inputRequests
-	method       string
-	params       []byte // as the client gets them
-	relatedTask  []byte // the related-task that it came with; nil: none
-	call         *call  // that it belongs to
-	sentToClient bool   // the client has got it
+	id           jsonrpc.ID // the server's id of the request
+	key          string     // its key in the inputRequests of the result
+	method       string     // of the request
+	params       []byte     // as the client gets them; raw
+	relatedTask  []byte     // the related-task that it came with; nil: none
+	call         *call      // the call in whose course the server asks
+	sentToClient bool       // the client has got it
 }
 
 // callInput is what the server has asked in the course of a call.
 type callInput struct {
-	requests     []*inputRequest // that are open, in order
-	lastKey      int             // number in the latest key
-	firstAskedAt time.Time       // when the first of those that are being collected came
+	requests     []*inputRequest // the input requests that the server waits for, in order
+	lastKey      int             // the number in the key of the latest input request
+	firstAskedAt time.Time       // when the first of the input requests that are being collected came
 	collectTimer *timers.Timer   // ends the collecting; nil: none are being collected
 	generation   int             // counts the rounds; the State names the current one
 	timesParked  int             // how often the call was parked
@@ -42,9 +44,9 @@ type callInput struct {
 	parked     bool          // the call waits for its retry
 	parkedID   string        // names the call in its States
 	retryTimer *timers.Timer // ends the wait for the retry
-	outcome    *outcome      // of the server meanwhile; nil: it has not answered
+	outcome    *outcome      // how the call has ended while it is parked, for its retry; nil: it goes on
 
-	answers []inputAnswer // of the retry, for the server
+	answers []inputAnswer // the answers that the latest retry has brought and the server has not got
 }
 
 // inputAnswer is a client's answer to an input request, as its retry has brought it.
@@ -53,8 +55,8 @@ type inputAnswer struct {
 	result  []byte // raw
 }
 
-// newInputRequest makes the changes that an input request needs (C.4.1): in
-// 2026-07-28 it has no task, no progress token and no elicitation id.
+// newInputRequest returns the inputRequest for m, a request of the server, as a modern client gets
+// it (C.4.1): without task, progress token and elicitation id.
 func newInputRequest(m jsonrpc.Message) *inputRequest {
 	q := &inputRequest{id: m.ID(), method: m.Method(), params: jsonrpc.Without(m.Params(), "task", "elicitationId")}
 	if meta := shape.Member(q.params, "_meta"); shape.IsObject(meta) {
@@ -83,7 +85,7 @@ func (q *inputRequest) answer(result []byte) jsonrpc.Message {
 	return jsonrpc.NewResult(q.id, result)
 }
 
-// refusal returns an error as the response to the server.
+// refusal returns the response to the server that is an error with this code and text.
 func (q *inputRequest) refusal(code int, text string) jsonrpc.Message {
 	return jsonrpc.NewError(q.id, code, text, nil)
 }

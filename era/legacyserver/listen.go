@@ -25,58 +25,62 @@ const (
 // subscriptions are the open listens of clients, and the resources that the server
 // has subscribed for them.
 type subscriptions struct {
-	timers           *timers.Timers
-	ownRequests      *ownRequests
-	handshake        *handshake
-	resultTranslator *resultTranslator
+	timers           *timers.Timers    // of the Filter
+	ownRequests      *ownRequests      // sends resources/subscribe to the server
+	handshake        *handshake        // has the server's capabilities
+	resultTranslator *resultTranslator // has the serverInfo for results
 
-	listens   []*openListen        // in the order they came
-	resources map[string]*resource // by their URIs
+	listens   []*openListen        // the open subscriptions/listen of clients, in the order they came
+	resources map[string]*resource // those that the server has subscribed or is about to, by URI
 }
 
 // openListen is an open subscriptions/listen.
 type openListen struct {
-	id                 jsonrpc.ID          // the client's
-	changeKeys         []string            // list changes that the listen gets: keys of its notifications
-	uris               []string            // resources that the listen gets
-	pendingURIs        int                 // how many of these the server has not subscribed yet
-	ackTimer           *timers.Timer       // ends the wait for these
-	acked              bool                // it has got its acknowledgement
-	earlyNotifications []earlyNotification // notifications before the acknowledgement
+	id                 jsonrpc.ID          // the client's id of the request
+	changeKeys         []string            // the list changes that the client gets, as keys of params.notifications ("toolsListChanged")
+	uris               []string            // the resources whose updates the client gets
+	pendingURIs        int                 // how many of uris the server has not subscribed yet
+	ackTimer           *timers.Timer       // acknowledges the listen even if pendingURIs is not 0
+	acked              bool                // the acknowledgement was sent
+	earlyNotifications []earlyNotification // notifications that wait until the acknowledgement was sent
 }
 
-// earlyNotification is a notification that came before the acknowledgement. Of equal ones the
-// latest is kept.
+// earlyNotification is a notification for a listen that came before its acknowledgement was sent.
+// Of those with the same method and uri the latest is kept.
 type earlyNotification struct {
-	method, uri string
-	m           jsonrpc.Message
+	method, uri string          // of m; uri is "" but in notifications/resources/updated
+	m           jsonrpc.Message // the server's notification
 }
 
 // resource is a resource that the server has subscribed for the bridge, or is
 // about to.
 type resource struct {
-	uri         []byte        // raw
-	subscribed  bool          // the server has subscribed it
+	uri         []byte        // as the first listen for it has spelled it; raw
+	subscribed  bool          // the server has subscribed it; false: it was asked to
 	refs        int           // how many listens want it
 	waiting     []*openListen // listens that wait until it is subscribed
 	lingerTimer *timers.Timer // unsubscribes it, once no listen wants it
 }
 
-// listChanges are the list changes that a listen can ask for.
+// listChanges are the list changes that a listen can ask for: the key in params.notifications, the
+// server's capability, and the notification.
 var listChanges = []struct{ key, capability, method string }{
 	{"toolsListChanged", "tools", "notifications/tools/list_changed"},
 	{"promptsListChanged", "prompts", "notifications/prompts/list_changed"},
 	{"resourcesListChanged", "resources", "notifications/resources/list_changed"},
 }
 
+// indexOf returns the index in listens of the listen with this id; -1: there is none.
 func (s *subscriptions) indexOf(id jsonrpc.ID) int {
 	return slices.IndexFunc(s.listens, func(l *openListen) bool { return l.id == id })
 }
 
+// isListening reports whether id is that of an open subscriptions/listen of a client.
 func (s *subscriptions) isListening(id jsonrpc.ID) bool { return s.indexOf(id) >= 0 }
 
-// handleListen takes a subscriptions/listen (C.3). From now on it gets notifications, so
-// that no change between subscribing and acknowledgement is missed.
+// handleListen takes a client's subscriptions/listen (C.3): it subscribes the resources at the
+// server, and acknowledges the listen then. Notifications are kept for it from now on, so that no
+// change before the acknowledgement is missed.
 func (s *subscriptions) handleListen(now time.Time, r request, out *era.Out) {
 	l := &openListen{id: r.id}
 	wanted, refusal := s.readFilter(l, r)
@@ -104,8 +108,9 @@ func (s *subscriptions) handleListen(now time.Time, r request, out *era.Out) {
 	})
 }
 
-// readFilter reads params.notifications. Changes that the server does not announce
-// are left out. It returns the raw URIs that are wanted.
+// readFilter reads params.notifications of a listen, r, into l.changeKeys: changes that the server
+// does not announce are left out. It returns the raw URIs of the resources that are wanted, none
+// if the server has no subscriptions; or a Refusal if params.notifications is not valid.
 func (s *subscriptions) readFilter(l *openListen, r request) (wanted [][]byte, _ *era.Refusal) {
 	filter := r.m.Lookup("params", "notifications")
 	if !shape.IsObject(filter) {
@@ -148,8 +153,8 @@ func (s *subscriptions) readFilter(l *openListen, r request) (wanted [][]byte, _
 	return wanted, nil
 }
 
-// addReference adds a listen to a resource, and subscribes the resource at the server
-// for its first listen.
+// addReference notes that the listen l wants the resource with the raw URI, and subscribes the
+// resource at the server if l is the first.
 func (s *subscriptions) addReference(l *openListen, raw []byte, out *era.Out) {
 	uri, _ := jsonrpc.Text(raw)
 	if slices.Contains(l.uris, uri) {
@@ -176,7 +181,8 @@ func (s *subscriptions) addReference(l *openListen, raw []byte, out *era.Out) {
 	}
 }
 
-// handleSubscribed takes the answer to resources/subscribe.
+// handleSubscribed takes m, the server's answer to resources/subscribe for res. Listens that have
+// waited for nothing else are acknowledged.
 func (s *subscriptions) handleSubscribed(now time.Time, uri string, res *resource, m jsonrpc.Message, out *era.Out) {
 	waiting := res.waiting
 	res.waiting = nil
@@ -198,7 +204,8 @@ func (s *subscriptions) handleSubscribed(now time.Time, uri string, res *resourc
 	}
 }
 
-// removeReference removes a listen from a resource.
+// removeReference notes that the listen l does not want the resource any more. If it was the last,
+// the resource is unsubscribed at the server a while later.
 func (s *subscriptions) removeReference(now time.Time, l *openListen, uri string) {
 	l.uris = slices.DeleteFunc(l.uris, func(u string) bool { return u == uri })
 	res := s.resources[uri]
@@ -218,8 +225,8 @@ func (s *subscriptions) unsubscribeLater(now time.Time, uri string, res *resourc
 	})
 }
 
-// acknowledge sends the acknowledgement, which is the first message of a listen. A
-// listen that gets nothing is answered at once.
+// acknowledge sends the client the acknowledgement of its listen, and the notifications that have
+// waited for it. A listen that nothing was granted to ends with it: it gets its result.
 func (s *subscriptions) acknowledge(now time.Time, l *openListen, out *era.Out) {
 	s.timers.Stop(l.ackTimer)
 	l.acked = true
@@ -304,7 +311,7 @@ func (l *openListen) wants(method, uri string) bool {
 	return false
 }
 
-// delivery returns the copy of a notification for one listen.
+// delivery returns the copy of a server's notification for this listen, with the listen's id in _meta.
 func (l *openListen) delivery(m jsonrpc.Message) jsonrpc.Message {
 	params := m.Params()
 	if !shape.IsObject(params) {

@@ -12,36 +12,36 @@ import (
 // setLevelTimeout is how long a call waits for the server to set the log level.
 const setLevelTimeout = 2 * time.Second
 
-// strayLogTime is how long a cancelled call may still send log messages.
+// strayLogTime is for how long after the cancellation of a call a log message may belong to that call.
 const strayLogTime = 5 * time.Second
 
 // logRouter sets the server's log level and assigns log messages to calls. A server has
 // one log level for all clients, so it gets the most verbose level that any client
 // has wanted; each client gets the messages of the level that it wants (D8).
 type logRouter struct {
-	timers       *timers.Timers
-	ownRequests  *ownRequests
-	calls        *calls
-	taskRunner   *taskRunner
-	onePrincipal bool // all clients are of one principal
-	// onLevelSet goes on with a call that has waited.
+	timers       *timers.Timers // of the Filter
+	ownRequests  *ownRequests   // sends logging/setLevel to the server
+	calls        *calls         // that log messages may belong to
+	taskRunner   *taskRunner    // finds the call of a task
+	onePrincipal bool           // all clients are of one principal
+	// onLevelSet goes on with a call that has waited until the server has its log level.
 	onLevelSet func(now time.Time, c *call, out *era.Out)
 
 	supported      bool          // the server has logging
-	serverRank     int           // the server's level, by LogRank; len(LogLevels): not known
-	settingRank    int           // the level in the open logging/setLevel; len(LogLevels): none
-	waiting        []levelWaiter // calls that wait for a level
+	serverRank     int           // the server's log level, by LogRank; len(LogLevels): not known
+	settingRank    int           // the level in the logging/setLevel that the server has not answered; len(LogLevels): there is none
+	waiting        []levelWaiter // calls that wait for the server to have a log level
 	strayLogsUntil time.Time     // until then a message may belong to a cancelled call
 }
 
 // levelWaiter is a call that waits until the server has a level, which is given by its LogRank.
 type levelWaiter struct {
-	c    *call
-	rank int
+	c    *call // that waits
+	rank int   // of the level that it wants
 }
 
-// mustAwaitLevel sets the server's log level for a call (C.1). True: the call has to wait
-// for that, and onLevelSet is called in time.
+// mustAwaitLevel has the server send log messages of the level that a call wants (C.1). True: the
+// server does not have that level yet; the call has to wait, and onLevelSet is called in time.
 func (l *logRouter) mustAwaitLevel(now time.Time, c *call, out *era.Out) bool {
 	rank := era.LogRank(c.logLevel)
 	if !l.supported || rank >= l.serverRank {
@@ -52,7 +52,8 @@ func (l *logRouter) mustAwaitLevel(now time.Time, c *call, out *era.Out) bool {
 	return true
 }
 
-// raiseLevel sets the server's level, unless it is as verbose or is being set to that.
+// raiseLevel asks the server for the log level with this rank, raw in level, unless its level is as
+// verbose already or is being set to one that is.
 func (l *logRouter) raiseLevel(now time.Time, rank int, level []byte, out *era.Out) {
 	if !l.supported || rank >= l.serverRank || rank >= l.settingRank {
 		return
@@ -75,8 +76,8 @@ func (l *logRouter) raiseLevel(now time.Time, rank int, level []byte, out *era.O
 	}, out)
 }
 
-// resumeAtLevel goes on with the calls that have waited for this level or a less verbose one:
-// the server has the level now, or will not have it.
+// resumeAtLevel goes on with the calls that have waited for the level of this rank or a less
+// verbose one: the server has the level now, or will not have it.
 func (l *logRouter) resumeAtLevel(now time.Time, rank int, out *era.Out) {
 	if l.settingRank == rank {
 		l.settingRank = len(era.LogLevels)

@@ -20,22 +20,23 @@ const maxInputRounds = 16
 // input request is answered exactly once, also if its call is cancelled or the
 // client does not come back.
 type parking struct {
-	timers    *timers.Timers
-	calls     *calls
-	turns     *turns.Turns[*call]
-	logRouter *logRouter
-	states    stateIssuer
+	timers    *timers.Timers      // of the Filter
+	calls     *calls              // that may be parked
+	turns     *turns.Turns[*call] // is told which calls ask
+	logRouter *logRouter          // sets the log level that a retry wants
+	states    stateIssuer         // makes and reads the requestState
 
-	maxParked            int    // calls that may be parked at a time
+	maxParked            int    // how many calls may be parked at a time
 	declaredCapabilities []byte // the capabilities that the server was told of, raw
 
 	openRequests    map[jsonrpc.ID]*inputRequest // the open input requests, by the server's id
-	parkedCalls     map[string]*call             // by parkedID
-	collectingCalls int                          // calls whose input requests are being collected
-	parkedCount     atomic.Int64                 // of parkedCalls, for Parked
+	parkedCalls     map[string]*call             // the parked calls, by callInput.parkedID
+	collectingCalls int                          // how many calls have input requests that are being collected
+	parkedCount     atomic.Int64                 // how many parkedCalls there are; for Parked, which others call
 }
 
-// handleRequest takes an input request of the server.
+// handleRequest takes an input request of the server. It finds the call that the request belongs
+// to, and adds the request to it, or refuses the request at once.
 func (p *parking) handleRequest(now time.Time, m jsonrpc.Message, out *era.Out) {
 	if _, _, again := jsonrpc.Find(p.openRequests, m.ID()); again {
 		out.Drop(m, "its id is that of another question that is open")
@@ -63,8 +64,8 @@ func (p *parking) handleRequest(now time.Time, m jsonrpc.Message, out *era.Out) 
 	}
 }
 
-// addRequest adds an input request to its call. If the call is parked already, the
-// client learns of the request after its retry.
+// addRequest adds the input request q to its call, which is parked a moment later. If the call is
+// parked already, the client learns of q after its retry. Where too many are open, q is refused.
 func (p *parking) addRequest(now time.Time, c *call, q *inputRequest, out *era.Out) {
 	if p.states.sealer == nil {
 		out.Server(q.refusal(jsonrpc.CodeInternalError, "nobody can be asked here"))
@@ -101,7 +102,7 @@ func (p *parking) addRequest(now time.Time, c *call, q *inputRequest, out *era.O
 	})
 }
 
-// stopCollecting ends the time in which input requests of a call are collected.
+// stopCollecting ends the time in which input requests of a call are collected, if it is under way.
 func (p *parking) stopCollecting(c *call) {
 	if c.input.collectTimer != nil {
 		p.timers.Stop(c.input.collectTimer)
@@ -137,8 +138,8 @@ func (p *parking) refuseRequests(c *call, out *era.Out) {
 	c.input.requests = nil
 }
 
-// replyInputRequired answers a call with input_required, if any of its input requests are open.
-// The server goes on with the call, and the client's retry finds it (C.4.1).
+// replyInputRequired parks a call: it answers the client with input_required, if any of the call's
+// input requests are open. The server goes on with the call, and the client's retry finds it (C.4.1).
 func (p *parking) replyInputRequired(now time.Time, c *call, out *era.Out) {
 	if c.turn.IsWaiting() { // with the answers to some of them
 		p.turns.StopWaiting(&c.turn)
@@ -193,7 +194,8 @@ func (p *parking) stopAwaitingRetry(c *call) {
 	p.parkedCount.Store(int64(len(p.parkedCalls)))
 }
 
-// expire ends a parked call whose client has not retried it in time (C.4.5).
+// expire ends a parked call whose client has not retried it in time (C.4.5): the call is cancelled
+// at the server, unless it is over there.
 func (p *parking) expire(now time.Time, c *call, out *era.Out) {
 	p.stopAwaitingRetry(c)
 	if c.input.outcome == nil {
@@ -201,7 +203,7 @@ func (p *parking) expire(now time.Time, c *call, out *era.Out) {
 	}
 }
 
-// forgetAll forgets the parked calls.
+// forgetAll forgets the parked calls, because the server has ended.
 func (p *parking) forgetAll() {
 	clear(p.parkedCalls)
 	p.parkedCount.Store(0)

@@ -10,23 +10,23 @@ import (
 
 // request is a modern client's request, read once.
 type request struct {
-	m       jsonrpc.Message
-	id      jsonrpc.ID
-	method  string
-	refusal *era.Refusal // why the request is not valid; nil: it is
+	m       jsonrpc.Message // as the client has sent it
+	id      jsonrpc.ID      // of m
+	method  string          // of m
+	refusal *era.Refusal    // why the request is not valid; nil: it is
 
-	capabilities      []byte // of the client; raw, as the following
-	logLevel          []byte // nil: no log messages are wanted
-	requestState      []byte // params.requestState; nil: it is no retry of a call that is parked or has got URLs
-	inputResponses    []byte // params.inputResponses
-	isRetry           bool   // requestState or inputResponses is there, with any value
+	capabilities      []byte // what the client can do; raw
+	logLevel          []byte // the level of the log messages that the client wants, raw; nil: it wants none
+	requestState      []byte // params.requestState, raw; nil: the request is no retry of a call that is parked or has got URLs
+	inputResponses    []byte // params.inputResponses, raw; nil: absent
+	isRetry           bool   // params has requestState or inputResponses, with any value
 	hasOnlyModernMeta bool   // its _meta is valid and has modernMetaKeys only: a legacy server gets no _meta
-	targetName        []byte // of the tool or the prompt, or the URI of the resource; raw
+	targetName        []byte // the name of the tool or the prompt, or the URI of the resource; raw
 	urlRounds         int    // how often the call was answered with URLs to visit
 }
 
-// readRequest reads a request. last is the _meta of an earlier request; it may become that of
-// this one.
+// readRequest reads a request. last is the _meta of an earlier request, which is not read again if
+// this one is the same; otherwise last may become the _meta of this request.
 func readRequest(m jsonrpc.Message, last *lastMeta) request {
 	r := request{m: m, id: m.ID(), method: m.Method()}
 	for member := range m.ParamsObject().Members() {
@@ -76,8 +76,8 @@ func (r *request) forServer(id jsonrpc.ID) jsonrpc.Message {
 // modernMetaKeys are the keys of _meta that legacy revisions do not have.
 var modernMetaKeys = [...]string{era.KeyVersion, era.KeyClientInfo, era.KeyCapabilities, era.KeyLogLevel}
 
-// readMeta reads the _meta of the request, and sets refusal if it is not valid. at has the
-// places of the values in meta.
+// readMeta reads meta, the _meta of the request, into its fields, and sets refusal if meta is not
+// valid. at has the places of the values in meta.
 func (r *request) readMeta(meta []byte) (at lastMeta) {
 	var version []byte
 	r.hasOnlyModernMeta = true
@@ -105,16 +105,17 @@ func (r *request) readMeta(meta []byte) (at lastMeta) {
 // lastMeta is the _meta of an earlier request that had modernMetaKeys only. Most clients send
 // the same _meta with each request; it is not read again.
 type lastMeta struct {
-	raw                    []byte // nil: there was none yet
-	capabilities, logLevel span
+	raw                    []byte // the _meta; nil: there was none yet
+	capabilities, logLevel span   // where the client's capabilities and its log level stand in raw
 }
 
-// maxLastMetaSize is the longest _meta that is remembered.
+// maxLastMetaSize is the longest _meta, in bytes, that is remembered in lastMeta.
 const maxLastMetaSize = 4 << 10
 
-// span is where a value stands in an object; zero: it is absent.
+// span is from where to where a value stands in an object; zero: it is absent.
 type span struct{ from, to int }
 
+// spanOf returns where the value of m stands in its object.
 func spanOf(m jsonrpc.Member) span { return span{m.At, m.At + len(m.Value)} }
 
 // bytesIn returns the value that stands there in object; nil: it is absent.

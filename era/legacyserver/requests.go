@@ -11,17 +11,17 @@ import (
 // ownRequests are the requests that the filter itself sends to the server. It also makes the ids
 // of all other requests to the server. An id is never used twice (J2). The zero value is ready.
 type ownRequests struct {
-	lastID   int64
-	handlers map[jsonrpc.ID]responseFunc // of the responses that are awaited
+	lastID   int64                       // the number in the id that nextID has returned last
+	handlers map[jsonrpc.ID]responseFunc // take the responses that are awaited, by id
 }
 
-// responseFunc takes the response to a request.
+// responseFunc takes m, the server's response to a request of the filter itself.
 type responseFunc func(now time.Time, m jsonrpc.Message, out *era.Out)
 
 // ignoreResponse is the responseFunc of a request whose answer does not matter.
 func ignoreResponse(time.Time, jsonrpc.Message, *era.Out) {}
 
-// nextID returns an id for a request to the server.
+// nextID returns a new id for a request to the server.
 func (r *ownRequests) nextID() jsonrpc.ID {
 	r.lastID++
 	return jsonrpc.IntID(r.lastID)
@@ -42,8 +42,8 @@ func (r *ownRequests) expect(id jsonrpc.ID, onResponse responseFunc) {
 	r.handlers[id] = onResponse
 }
 
-// handleResponse takes a response of the server. It reports whether it is to a request
-// of the filter.
+// handleResponse takes a response of the server. False: the response is to no request of the
+// filter itself.
 func (r *ownRequests) handleResponse(now time.Time, m jsonrpc.Message, out *era.Out) bool {
 	id, take, ok := jsonrpc.Find(r.handlers, m.ID())
 	if ok {

@@ -16,12 +16,12 @@ const cacheHints = `"ttlMs":0,"cacheScope":"private",`
 // resultTranslator makes a legacy server's results modern.
 type resultTranslator struct {
 	meta              []byte           // the _meta of results, with serverInfo; nil: none
-	preamble          jsonrpc.Fragment // the first members of each result
-	cacheablePreamble jsonrpc.Fragment // the same for cacheable methods
+	preamble          jsonrpc.Fragment // the members that are put first in results of methods that are not cacheable
+	cacheablePreamble jsonrpc.Fragment // the members that are put first in results of cacheable methods
 }
 
-// setServerInfo sets the raw serverInfo of the answer to initialize. It must be called
-// once, before makeResponse and translate.
+// setServerInfo sets the raw serverInfo that all results get: info is that of the answer to
+// initialize. It must be called once, before makeResponse and translate.
 func (s *resultTranslator) setServerInfo(info []byte) {
 	if shape.IsObject(info) {
 		s.meta = append(shape.AppendMember([]byte{'{'}, era.KeyServerInfo, info), '}')
@@ -36,8 +36,8 @@ func (s *resultTranslator) setServerInfo(info []byte) {
 	s.preamble, s.cacheablePreamble = preamble(""), preamble(cacheHints)
 }
 
-// makeResponse returns the response with a legacy server's result, in modern form
-// (C.0).
+// makeResponse returns the response to the client's request id of this method, with a legacy
+// server's raw result in modern form (C.0).
 func (s *resultTranslator) makeResponse(id jsonrpc.ID, method string, result []byte) jsonrpc.Message {
 	if !shape.IsObject(result) {
 		return jsonrpc.NewError(id, jsonrpc.CodeInternalError, "the server's result is no object", nil).WithRelated(id)
@@ -57,8 +57,8 @@ func (s *resultTranslator) makeResponse(id jsonrpc.ID, method string, result []b
 	return makeResult(id, `"resultType":"complete",`+hints, meta, rest)
 }
 
-// translate is makeResponse for a server's response. If nothing has to be removed from the
-// result, the result is copied once and not scanned.
+// translate returns the client's response to c for m, the server's response with a result, as
+// makeResponse does. If nothing has to be removed from the result, it is copied once and not scanned.
 func (s *resultTranslator) translate(c *call, m jsonrpc.Message) jsonrpc.Message {
 	result := m.Result()
 	if !shape.IsObject(result) {
@@ -81,8 +81,8 @@ func (s *resultTranslator) translate(c *call, m jsonrpc.Message) jsonrpc.Message
 	return m.Plain().WithID(c.id).WithFirst(preamble).WithRelated(c.id)
 }
 
-// withServerInfo adds serverInfo to the _meta of a result and removes the related task, of which
-// the client does not know. nil: nothing is left.
+// withServerInfo returns the raw _meta of a result with serverInfo, and without the related task,
+// of which the client does not know. nil: nothing is left.
 func (s *resultTranslator) withServerInfo(meta []byte) []byte {
 	if !shape.IsObject(meta) {
 		return s.meta
@@ -97,8 +97,9 @@ func (s *resultTranslator) withServerInfo(meta []byte) []byte {
 	return meta
 }
 
-// makeResult writes a response. members are the first members of the result, each
-// with a comma after it; then follow _meta, and the members of the object rest.
+// makeResult returns the response to the client's request id. members are the first members of
+// the result, each with a comma after it; then follow meta as _meta (nil: none), and the members of
+// the object rest.
 func makeResult(id jsonrpc.ID, members string, meta, rest []byte) jsonrpc.Message {
 	result := append([]byte{'{'}, members...)
 	if meta != nil {

@@ -11,14 +11,20 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
+// The errors with which a retry is answered that cannot go on with its call.
 var (
-	badStateRefusal    = &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "Invalid or expired requestState"}
-	usedStateRefusal   = &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "requestState already used"}
+	// badStateRefusal: the requestState is not valid for this request, or has expired.
+	badStateRefusal = &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "Invalid or expired requestState"}
+	// usedStateRefusal: no call is parked under the requestState any more.
+	usedStateRefusal = &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "requestState already used"}
+	// serverEndedRefusal: the call was parked in an earlier run of the server.
 	serverEndedRefusal = &era.Refusal{Code: jsonrpc.CodeInternalError, Text: "the server has ended", Data: []byte(`{"reason":"server_ended"}`)}
-	badAnswerRefusal   = &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "an entry of inputResponses is no answer to its request"}
+	// badAnswerRefusal: an answer in inputResponses is not valid; the call stays parked.
+	badAnswerRefusal = &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "an entry of inputResponses is no answer to its request"}
 )
 
-// handleRetry takes a request with a requestState (C.4.4).
+// handleRetry takes a request with a requestState (C.4.4): it goes on with the parked call, or
+// refuses the request.
 func (p *parking) handleRetry(now time.Time, r request, out *era.Out) {
 	refuse := func(why *era.Refusal) { out.Client(why.Response(r.id).WithRelated(r.id)) }
 	state, ok := p.states.openState(now, &r)
@@ -47,8 +53,9 @@ func (p *parking) handleRetry(now time.Time, r request, out *era.Out) {
 	p.adoptRetry(now, c, r, answers, out)
 }
 
-// answersTo returns the answers to the input requests of a parked call, in their
-// order; nil where there is none. ok is false if an answer is not valid.
+// answersTo returns the answers in answers, a raw inputResponses, to the input requests of the
+// parked call c, in the order of these; nil where there is none. ok is false if an answer is not
+// valid.
 func answersTo(c *call, answers []byte) (found [][]byte, ok bool) {
 	if answers != nil && !shape.IsObject(answers) {
 		return nil, string(answers) == "null"
@@ -68,7 +75,8 @@ func answersTo(c *call, answers []byte) (found [][]byte, ok bool) {
 	return found, true
 }
 
-// adoptRetry makes a retry the request of its call.
+// adoptRetry goes on with the parked call c for its retry r: the client gets the outcome if the call
+// is over, otherwise the server gets the answers, perhaps after a wait for the turn.
 func (p *parking) adoptRetry(now time.Time, c *call, r request, answers [][]byte, out *era.Out) {
 	p.stopAwaitingRetry(c)
 	r.urlRounds = c.urlRounds
@@ -92,7 +100,8 @@ func (p *parking) adoptRetry(now time.Time, c *call, r request, answers [][]byte
 	}
 }
 
-// deliverAnswers sends the server the answers of a retry.
+// deliverAnswers sends the server the answers that a retry has brought. If input requests of the
+// call are open then, the client is asked again.
 func (p *parking) deliverAnswers(now time.Time, c *call, out *era.Out) {
 	answers := c.input.answers
 	c.input.answers = nil

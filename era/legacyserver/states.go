@@ -13,14 +13,14 @@ import (
 
 // stateIssuer makes and reads the requestState of results that ask for input.
 type stateIssuer struct {
-	resultTranslator *resultTranslator
-	sealer           *era.Sealer   // nil: nobody is asked
-	timeout          time.Duration // how long a State is valid
+	resultTranslator *resultTranslator // has the _meta of results
+	sealer           *era.Sealer       // seals the States; nil: no client is asked for input
+	timeout          time.Duration     // how long a State is valid
 
-	unit, serverRun, principal string
+	unit, serverRun, principal string // what a State must have: see Options
 }
 
-// newState returns the State of a call, but for CallID and Round.
+// newState returns a new State for the call whose request is r; the caller sets CallID and Round.
 func (s *stateIssuer) newState(now time.Time, r *request) era.State {
 	return era.State{
 		Unit:      s.unit,
@@ -40,8 +40,8 @@ func digestOf(m jsonrpc.Message) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:16])
 }
 
-// inputRequiredResponse returns the response that asks for input. requests are raw
-// inputRequests.
+// inputRequiredResponse returns the response to the client's request id that asks for input.
+// requests are raw inputRequests; state becomes the requestState.
 func (s *stateIssuer) inputRequiredResponse(id jsonrpc.ID, requests []byte, state era.State) jsonrpc.Message {
 	rest := shape.AppendMember([]byte{'{'}, "inputRequests", requests)
 	rest = shape.AppendMember(rest, "requestState", jsonrpc.Quote(s.sealer.Seal(state)))
@@ -87,8 +87,8 @@ func (s *stateIssuer) sendToURL(now time.Time, c *call, data []byte) (m jsonrpc.
 	return s.inputRequiredResponse(c.id, append(requests, '}'), state), true
 }
 
-// appendInput appends an entry to inputRequests. An entry gets empty params if it
-// has none, because some clients cannot read it otherwise.
+// appendInput appends an entry to requests, the raw inputRequests in the making. An entry gets
+// empty params if it has none, because some clients cannot read it otherwise.
 func appendInput(requests []byte, key, method string, params []byte) []byte {
 	if params == nil {
 		params = []byte("{}")
@@ -98,7 +98,8 @@ func appendInput(requests []byte, key, method string, params []byte) []byte {
 	return shape.AppendMember(requests, key, append(entry, '}'))
 }
 
-// missingCapabilityRefusal refuses a call whose client lacks a capability (C.4.3).
+// missingCapabilityRefusal returns the Refusal of a call whose client lacks the capability lacking,
+// as missingCapability returns it (C.4.3).
 func missingCapabilityRefusal(lacking []byte) *era.Refusal {
 	data := append(shape.AppendMember([]byte{'{'}, "requiredCapabilities", lacking), '}')
 	return &era.Refusal{Code: era.CodeMissingCapability, Text: "the call needs a capability that the client does not have", Data: data}

@@ -11,31 +11,32 @@ import (
 )
 
 const (
-	defaultPollInterval = time.Second           // between two tasks/get, if the server does not say
-	minPollInterval     = 50 * time.Millisecond // however short an interval the server wants
-	maxPollInterval     = time.Minute           // however long
+	defaultPollInterval = time.Second           // how long to wait before the next tasks/get if the server does not say
+	minPollInterval     = 50 * time.Millisecond // the shortest wait before the next tasks/get, whatever the server says
+	maxPollInterval     = time.Minute           // the longest wait before the next tasks/get, whatever the server says
 )
 
 // taskRunner runs calls of modern clients as tasks of a 2025-11-25 server (C.5). The
 // client does not know of that: it waits for its answer.
 type taskRunner struct {
-	timers      *timers.Timers
-	ownRequests *ownRequests
-	calls       *calls
-	cancellable bool // the server has tasks/cancel
-	supported   bool // the server runs tools/call as a task
+	timers      *timers.Timers // of the Filter
+	ownRequests *ownRequests   // sends requests about tasks to the server
+	calls       *calls         // that may run as tasks
+	cancellable bool           // the server has tasks/cancel
+	supported   bool           // the server can run tools/call as a task
 }
 
 // callTask is a call that runs as a task.
 type callTask struct {
-	id           []byte        // raw; nil: the server has not created the task yet
-	getID        jsonrpc.ID    // of our open tasks/get; zero: none
-	resultID     jsonrpc.ID    // of our tasks/result; zero: not sent yet
-	pollInterval time.Duration // between two tasks/get; 0: not known yet
+	id           []byte        // the taskId, raw; nil: the server has not created the task yet
+	getID        jsonrpc.ID    // the id of our tasks/get that waits for its answer; zero: none does
+	resultID     jsonrpc.ID    // the id of our tasks/result; zero: it was not sent yet
+	pollInterval time.Duration // how long to wait before the next tasks/get; 0: not known yet
 	pollTimer    *timers.Timer // sends the next tasks/get
 }
 
-// handleResponse takes a response to one of the requests of a call that runs as a task.
+// handleResponse takes the server's response, m, to the request id, which is one of those that are
+// sent for a call that runs as a task.
 func (k *taskRunner) handleResponse(now time.Time, c *call, id jsonrpc.ID, m jsonrpc.Message, out *era.Out) {
 	t := c.task
 	switch {
@@ -101,7 +102,7 @@ func (k *taskRunner) handleStatus(now time.Time, m jsonrpc.Message, out *era.Out
 	}
 }
 
-// remove removes what is known of a call's task.
+// remove forgets the requests about the task of a call, which is over.
 func (k *taskRunner) remove(c *call) {
 	k.timers.Stop(c.task.pollTimer)
 	delete(k.calls.byServerID, c.task.getID)
@@ -153,7 +154,7 @@ func (k *taskRunner) callOfID(object []byte) *call {
 	return nil
 }
 
-// callOf returns the call whose task a notification belongs to; nil if there is none.
+// callOf returns the call whose task a notification names as its related task; nil if there is none.
 func (k *taskRunner) callOf(m jsonrpc.Message) *call {
 	if !k.supported {
 		return nil
@@ -161,8 +162,8 @@ func (k *taskRunner) callOf(m jsonrpc.Message) *call {
 	return k.callOfID(m.Lookup("params", "_meta", era.KeyRelatedTask))
 }
 
-// withoutRelatedTask removes the related task from a notification, because the client does not
-// know of it.
+// withoutRelatedTask returns a notification without the related task, of which the client does not
+// know. t may be nil: then the notification stays as it is.
 func (t *callTask) withoutRelatedTask(m jsonrpc.Message) jsonrpc.Message {
 	if t == nil || m.Lookup("params", "_meta", era.KeyRelatedTask) == nil {
 		return m

@@ -17,27 +17,27 @@ const (
 	// announce a change with each list.
 	minListInterval = time.Second
 
-	// maxToolPages bounds a list whose pages never end.
+	// maxToolPages is how many pages of the list of tools are asked for.
 	maxToolPages = 100
 )
 
 // taskTools knows which tools of a 2025-11-25 server must run as tasks
 // (execution.taskSupport is "required").
 type taskTools struct {
-	timers      *timers.Timers
-	ownRequests *ownRequests
-	// onListed goes on with a call that has waited.
+	timers      *timers.Timers // of the Filter
+	ownRequests *ownRequests   // sends tools/list to the server
+	// onListed goes on with a call that has waited for the list of tools.
 	onListed func(now time.Time, c *call, out *era.Out)
 
-	supported        bool            // the server runs tools/call as a task
-	mustRunAsTask    map[string]bool // listed tools: whether they must run as tasks
+	supported        bool            // the server can run tools/call as a task
+	mustRunAsTask    map[string]bool // by the name of a tool: whether it must run as a task; absent: it was not listed yet
 	isListing        bool            // the list is being asked for, page by page: calls of tools that are not known yet wait
 	changedMeanwhile bool            // the list has changed since it was asked for
-	pages            int             // that were asked for
-	listedAt         time.Time       // when it was asked for last
-	relistPlanned    bool            // it will be asked for again
+	pages            int             // how many pages of the list were asked for
+	listedAt         time.Time       // when the list was asked for last
+	relistPlanned    bool            // a timer will ask for the list again
 	waiting          []*call         // calls of tools that are not listed yet
-	listTimer        *timers.Timer   // ends the wait for the list
+	listTimer        *timers.Timer   // ends the wait of these calls for the list
 }
 
 // start asks for the list of tools, if the server has tasks. It is called when the
@@ -57,7 +57,7 @@ func (t *taskTools) requestList(now time.Time, out *era.Out) {
 	t.requestPage(nil, out)
 }
 
-// requestPage asks for one page of the list; nil params: for the first.
+// requestPage asks for one page of the list of tools, with these params of tools/list; nil: for the first page.
 func (t *taskTools) requestPage(params []byte, out *era.Out) {
 	t.pages++
 	t.ownRequests.send("tools/list", params, func(now time.Time, m jsonrpc.Message, out *era.Out) {

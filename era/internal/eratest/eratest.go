@@ -13,7 +13,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// SampleObjects are seeds of FuzzTranslatedBytes: params and results.
+// SampleObjects are JSON texts of params and results, with which both filters' FuzzTranslatedBytes begins.
 var SampleObjects = []string{
 	`{"name":"echo","arguments":{"text":"a long one"},"_meta":{"progressToken":1}}`,
 	`{ "_meta" : {"io.modelcontextprotocol/protocolVersion":"2026-07-28", "x":1 } , "requestState":"s" ,"a":[1, 2] }`,
@@ -35,8 +35,8 @@ func CheckSameBytes(t *testing.T, what string, got, want jsonrpc.Message) {
 	}
 }
 
-// ReplaceParams returns the request with other params where they stand, or made anew if
-// it has none or shall have none.
+// ReplaceParams returns the request m with other params; nil: with none. All other bytes of m
+// stay, unless m has no params or gets none.
 func ReplaceParams(m jsonrpc.Message, params []byte) jsonrpc.Message {
 	m = m.Plain()
 	if m.Params() == nil || params == nil {
@@ -55,7 +55,7 @@ func ReplaceParams(m jsonrpc.Message, params []byte) jsonrpc.Message {
 	return changed
 }
 
-// PrependMembers puts members ahead of those of an object.
+// PrependMembers returns a raw object with members, which are raw JSON without braces, ahead of its own.
 func PrependMembers(members string, object []byte) []byte {
 	if !shape.IsEmpty(object) {
 		members += ","

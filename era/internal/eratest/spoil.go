@@ -10,12 +10,13 @@ import (
 
 // valuePlace is where a value stands in a text.
 type valuePlace struct {
-	at, end int
-	object  int    // where the object begins that has it; -1: none does
-	key     string // in that object
+	at, end int    // where the value begins and ends
+	object  int    // where the object begins that has the value as a member; -1: no object has
+	key     string // of that member
 }
 
-// appendPlaces appends where a value and those in it stand. at is where value begins.
+// appendPlaces appends to all where a value and the values in it stand. at is where value begins;
+// object and key are those of its valuePlace.
 func appendPlaces(all []valuePlace, value []byte, at, object int, key string) []valuePlace {
 	all = append(all, valuePlace{at, at + len(value), object, key})
 	for m := range jsonrpc.Members(value) {
@@ -27,7 +28,7 @@ func appendPlaces(all []valuePlace, value []byte, at, object int, key string) []
 	return all
 }
 
-// oddValues are values that stand where others are expected.
+// oddValues are the values that Spoil puts in the place of others.
 var oddValues = []string{
 	`null`, `true`, `5`, `-1`, `1.5`, `1e999`, `""`, `"x"`, `[]`, `[{}]`, `["x","x"]`, `{}`, `"2025-11-25"`, `"2026-07-28"`, `"input_required"`, `"task"`,
 	`{"_meta":{},"_meta":{}}`, `{"requestId":1,"requestId":2}`, `{"progressToken":1,"progressToken":2}`, `{"method":"roots/list"}`, `{"code":1,"code":"x","message":"m"}`,
@@ -35,7 +36,7 @@ var oddValues = []string{
 }
 
 // Spoil returns a JSON text with a value or two replaced by odd ones or by others of the text, or with members that stand twice.
-// It is no different for what is not JSON.
+// A text that is no JSON comes back as it is.
 func Spoil(r *rand.Rand, text string) string {
 	for range 1 + r.IntN(2) {
 		if !jsonrpc.Valid([]byte(text)) {

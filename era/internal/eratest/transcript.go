@@ -43,15 +43,15 @@ type Transcript struct {
 	// PlayWord does what a line with a word of the test's own says. Nil: there are none.
 	PlayWord func(word, rest string) error
 
-	// Expand replaces what stands for something else in a message. Nil: nothing does.
+	// Expand replaces a test's own abbreviations in a message. Nil: there are none.
 	Expand func(text string) string
 
 	// Spoil changes a message before it is sent. Nil: nothing is changed.
 	Spoil func(text string) string
 
-	now       time.Time
-	out       era.Out // what has come of the last line and was not told yet
-	variables map[string]string
+	now       time.Time         // the time that the Filter is told
+	out       era.Out           // what the Filter has sent and dropped, but for what a line has told
+	variables map[string]string // the texts that "$1" to "$9" stand for, by "$1" and so on
 }
 
 // NewTranscript returns a Transcript; f may be set later.
@@ -77,6 +77,7 @@ func PlayFiles(t *testing.T, begin func(t *testing.T) *Transcript) {
 	}
 }
 
+// play plays all lines of text, the content of file, and fails the test at the first that is not met.
 func (p *Transcript) play(t *testing.T, file, text string) {
 	lines := strings.Split(text, "\n")
 	for i := 0; i < len(lines); i++ {
@@ -105,19 +106,22 @@ func (p *Transcript) MustPlay(t testing.TB, line string) {
 	}
 }
 
-// Start begins with the filter.
+// Start calls Start of the Filter.
 func (p *Transcript) Start() { p.Filter.Start(p.now, &p.out) }
 
-// Discard forgets what has come of the last line.
+// Discard forgets what the Filter has sent and dropped, so that no line need tell it.
 func (p *Transcript) Discard() { p.out = era.Out{} }
 
 var (
-	// arrow matches what stands before the message, not the message, which may be long.
-	arrow   = regexp.MustCompile(`^(?:(c|s)(?:\(([^)]+)\))?->|->(c|s)(?:\(([^)]+)\))?)\s+`)
+	// arrow matches what stands before the message in a line, such as "c-> " and "->s(3) ".
+	arrow = regexp.MustCompile(`^(?:(c|s)(?:\(([^)]+)\))?->|->(c|s)(?:\(([^)]+)\))?)\s+`)
+
+	// unknown matches "$1" to "$9" in a message: a text that is not known before it was sent.
 	unknown = regexp.MustCompile(`"\$(\d)"`)
 )
 
-// Play plays one line.
+// Play plays one line. The error says that the Filter has not done what the line tells, or that
+// it has done what no line before has told.
 func (p *Transcript) Play(line string) error {
 	word, rest, _ := strings.Cut(line, " ")
 	m := arrow.FindStringSubmatch(line)
@@ -158,7 +162,8 @@ func (p *Transcript) Play(line string) error {
 	return errors.New("cannot read this")
 }
 
-// send hands the filter a message.
+// send hands the Filter the message text: from the client if from is "c", otherwise from the
+// server. related is the id in brackets behind it; "": there is none.
 func (p *Transcript) send(from, related, text string) error {
 	text = p.expandText(text)
 	if p.Spoil != nil {
@@ -177,7 +182,7 @@ func (p *Transcript) send(from, related, text string) error {
 	return p.passTime(0)
 }
 
-// relatedID returns the id that stands in brackets; zero: none does.
+// relatedID returns the id that stands in the brackets of a line, as text says; the zero ID if text is "".
 func relatedID(text string) jsonrpc.ID {
 	if text == "null" {
 		return jsonrpc.NullID
@@ -186,7 +191,7 @@ func relatedID(text string) jsonrpc.ID {
 	return id
 }
 
-// expandText returns a message of a line as it is.
+// expandText returns the message of a line with "jsonrpc" added and abbreviations replaced.
 func (p *Transcript) expandText(text string) string {
 	text = strings.Replace(text, "{", `{"jsonrpc":"2.0",`, 1)
 	if p.Expand != nil {
@@ -198,7 +203,7 @@ func (p *Transcript) expandText(text string) string {
 	return text
 }
 
-// passTime lets time pass as whoever runs a Filter does.
+// passTime lets d pass on the Filter's clock, and calls Tick whenever something is due.
 func (p *Transcript) passTime(d time.Duration) error {
 	end := p.now.Add(d)
 	for range 1000 {
@@ -215,7 +220,8 @@ func (p *Transcript) passTime(d time.Duration) error {
 	return errors.New("what is due is not done by Tick")
 }
 
-// expect takes the next message of a queue, which must be as the line says.
+// expect takes the next message of a queue. The error says that there is none, that it is not
+// text, or that it is for the client and does not belong to the request whose id related is.
 func (p *Transcript) expect(queue *[]jsonrpc.Message, related, text string) error {
 	if len(*queue) == 0 {
 		return errors.New("nothing was sent")
@@ -239,7 +245,7 @@ func (p *Transcript) expect(queue *[]jsonrpc.Message, related, text string) erro
 	return nil
 }
 
-// compare compares a message with what a line says, and learns what "$1" stands for.
+// compare returns an error if the message got is not what a line says, and learns what "$1" stands for.
 func (p *Transcript) compare(got []byte, text string) error {
 	places := unknown.FindAllStringSubmatchIndex(text, -1)
 	if places == nil {
@@ -260,7 +266,7 @@ func (p *Transcript) compare(got []byte, text string) error {
 	return nil
 }
 
-// CheckSilent reports what was sent, or dropped, and no line has told.
+// CheckSilent returns an error if the Filter has sent or dropped a message that no line has told.
 func (p *Transcript) CheckSilent() error {
 	for _, m := range p.out.ToClient {
 		return fmt.Errorf("the client got, in the course of %v\n    %s", m.Related(), m.Bytes())

@@ -7,16 +7,18 @@ import (
 	"time"
 )
 
-// Timer calls fire at a time, unless it is stopped before.
+// Timer is something to do at a time, unless it is stopped before.
 type Timer struct {
-	at    time.Time
-	fire  func(now time.Time, out *era.Out)
-	index int // in the heap; -1 when it has fired or was stopped
+	at    time.Time                         // when it is due
+	fire  func(now time.Time, out *era.Out) // does it
+	index int                               // where it stands in the heap; -1: it has fired or was stopped
 }
 
 // Timers are the pending timers. A Filter has no clock: FireDue is called with the
 // time. The zero value is ready.
-type Timers struct{ heap timerHeap }
+type Timers struct {
+	heap timerHeap // the pending timers, the next one first
+}
 
 // Set adds a timer: FireDue calls fire at this time or later.
 func (a *Timers) Set(at time.Time, fire func(now time.Time, out *era.Out)) *Timer {
@@ -40,13 +42,15 @@ func (a *Timers) Next() time.Time {
 	return a.heap[0].at
 }
 
-// FireDue calls what is due by now.
+// FireDue calls fire of each timer that is due by now, with now and out, and removes the timer.
 func (a *Timers) FireDue(now time.Time, out *era.Out) {
 	for len(a.heap) > 0 && !a.heap[0].at.After(now) {
 		heap.Pop(&a.heap).(*Timer).fire(now, out)
 	}
 }
 
+// timerHeap is a heap.Interface that is ordered by the times of its timers. Its methods are for
+// package heap; Swap, Push and Pop keep each timer's index.
 type timerHeap []*Timer
 
 func (h timerHeap) Len() int           { return len(h) }

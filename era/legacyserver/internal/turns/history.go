@@ -3,16 +3,18 @@ package turns
 import "hash/maphash"
 
 const (
-	// forgetAfterCalls is how many calls in a row must ask less than expected before less
-	// is expected. forgetSuspectAfterCalls is the same for a tool that is only suspected to ask.
-	forgetAfterCalls        = 20
+	// forgetAfterCalls is how many calls of a tool in a row must ask less than expected before
+	// less is expected.
+	forgetAfterCalls = 20
+
+	// forgetSuspectAfterCalls is forgetAfterCalls for a tool that is only suspected to ask so often.
 	forgetSuspectAfterCalls = 3
 
 	// sureAfterCalls is how many calls of a tool that asks must have ended, and not asked more than
 	// expected, before it counts as known how often it asks at most.
 	sureAfterCalls = 10
 
-	// maxTools is how many tools are remembered.
+	// maxTools is of how many tools and prompts the history is kept.
 	maxTools = 1000
 )
 
@@ -24,23 +26,23 @@ const (
 // if all calls take turns. If the tool works for 500 ms after it has asked: 20
 // calls a second, and 2.
 type askHistory struct {
-	tools map[toolKey]toolHistory
-	seed  maphash.Seed
+	tools map[toolKey]toolHistory // absent: the tool has no history
+	seed  maphash.Seed            // of the hashes in the keys
 }
 
 // toolKey names a tool or a prompt. All resources have the same key.
 type toolKey struct {
-	method string
-	name   uint64 // a hash: clients choose names
+	method string // tools/call or prompts/get, or resources/read for all resources
+	name   uint64 // a hash of the raw name, which clients choose; 0 for resources
 }
 
 // toolHistory is how often calls of one tool ask.
 type toolHistory struct {
-	expectedRequests int  // that a call is expected to cause at most
-	hasEndedCall     bool // a call has ended; before, any number is expected
-	endedCalls       int  // that have ended since more was expected than before, up to sureAfterCalls
-	callsWithFewer   int  // calls in a row that have asked less
-	mostAsked        int  // the most that any of these has asked
+	expectedRequests int  // how many input requests a call is expected to cause at most
+	hasEndedCall     bool // a call has ended; before, any number of input requests is expected
+	endedCalls       int  // how many calls have ended since expectedRequests was raised last, up to sureAfterCalls
+	callsWithFewer   int  // how many calls in a row, the last ones, have caused less than expectedRequests
+	mostAsked        int  // the most input requests that any of these callsWithFewer has caused
 }
 
 // toolKeyOf returns the toolKey of a request. name is raw JSON.
@@ -54,6 +56,7 @@ func (h *askHistory) toolKeyOf(method string, name []byte) toolKey {
 	return toolKey{method, maphash.Bytes(h.seed, name)}
 }
 
+// historyOf returns the history of a tool; the zero toolHistory: there is none.
 func (h *askHistory) historyOf(tool toolKey) toolHistory { return h.tools[tool] }
 
 // set replaces the history of a tool. If there are too many tools it removes
@@ -74,15 +77,15 @@ func (h *askHistory) set(tool toolKey, to toolHistory) {
 	h.tools[tool] = to
 }
 
-// raiseExpected raises the expectation of a tool to n input requests.
+// raiseExpected notes that calls of a tool may cause n input requests each, if fewer were expected.
 func (h *askHistory) raiseExpected(tool toolKey, n int) {
 	if its := h.historyOf(tool); n > its.expectedRequests {
 		h.set(tool, toolHistory{expectedRequests: n, hasEndedCall: its.hasEndedCall})
 	}
 }
 
-// suspect is raiseExpected for a tool that may have asked, or that another tool was taken
-// for. The next calls will show.
+// suspect is raiseExpected where it is not certain that the tool has asked: if the next calls ask
+// less, less is soon expected again. It does nothing before a call of the tool has ended.
 func (h *askHistory) suspect(tool toolKey, n int) {
 	if its := h.historyOf(tool); n > its.expectedRequests && its.hasEndedCall {
 		h.set(tool, toolHistory{expectedRequests: n, hasEndedCall: true, callsWithFewer: forgetAfterCalls - forgetSuspectAfterCalls})
@@ -96,8 +99,8 @@ func (its toolHistory) isSure() bool {
 	return its.hasEndedCall && (its.expectedRequests == 0 || its.endedCalls >= sureAfterCalls)
 }
 
-// record notes that a call has ended, and how often it has asked. It reports
-// whether less is expected now than before.
+// record notes that a call of a tool has ended, and how often it has asked. It reports whether
+// less may be expected of the tool's calls now than before, so that some need no turn any more.
 func (h *askHistory) record(tool toolKey, asked int) (less bool) {
 	its := h.historyOf(tool)
 	was := its

@@ -25,30 +25,32 @@ import (
 
 const (
 	// turnTimeoutUnknown is how long a call has the turn, and how long a call waits for the
-	// turn, if its tool is not known to ask.
+	// turn, if it is not expected to ask.
 	turnTimeoutUnknown = time.Second
 
-	// turnTimeoutKnown and waitTimeoutKnown are the same for a tool that is known to ask.
+	// turnTimeoutKnown is how long a call has the turn that is expected to ask.
 	turnTimeoutKnown = 10 * time.Second
+
+	// waitTimeoutKnown is how long a call waits for the turn that is expected to ask.
 	waitTimeoutKnown = 30 * time.Second
 
-	// turnTimeoutAbandoned is how long an abandoned call may still ask.
+	// turnTimeoutAbandoned is how long an abandoned call has the turn, in which it may still ask.
 	turnTimeoutAbandoned = time.Second
 )
 
 // Turns decides which call may ask. New makes one. Its methods are called one at a
 // time.
 type Turns[C any] struct {
-	timers  *timers.Timers
+	timers  *timers.Timers                                 // of the Filter
 	proceed func(now time.Time, a *Asker[C], out *era.Out) // goes on with a call that has waited
 
 	sawRelated    bool          // the transport has named the call of the latest input request
-	sawUnrelated  bool          // the transport could name the call of an input request, and did not
+	sawUnrelated  bool          // the transport could name the call of some input request, and did not
 	holder        *Asker[C]     // the call that has the turn; nil: none
-	turnTimer     *timers.Timer // ends the turn
-	waiting       []*Asker[C]   // in order; empty if there is no holder
-	history       askHistory
-	assumesAllAsk bool // see AssumeAllAsk
+	turnTimer     *timers.Timer // ends the turn of holder
+	waiting       []*Asker[C]   // the calls that wait for the turn, the next one first; empty if there is no holder
+	history       askHistory    // which tools ask
+	assumesAllAsk bool          // all calls count as known to ask; see AssumeAllAsk
 }
 
 // New returns the Turns of one server. It calls proceed for a call that has waited,
@@ -84,11 +86,11 @@ type Asker[C any] struct {
 	Call     C
 	Priority Priority
 
-	tool          toolKey
+	tool          toolKey       // the tool or prompt that is called, if mayAsk
 	mayAsk        bool          // input requests are possible during the call
-	inputRequests int           // how many input requests there have been
-	waitTimer     *timers.Timer // when the call stops waiting; nil: it does not wait
-	isRecorded    bool          // history has recorded the call
+	inputRequests int           // how many input requests there have been during the call
+	waitTimer     *timers.Timer // ends the wait for the turn; nil: the call does not wait
+	isRecorded    bool          // history has recorded how often the call has asked
 }
 
 // IsWaiting reports whether the call waits for its turn.
@@ -108,7 +110,7 @@ const (
 // call of each input request.
 func (t *Turns[C]) isNeedless() bool { return t.sawRelated && !t.sawUnrelated }
 
-// MightAsk reports whether a call may ask (again).
+// MightAsk reports whether a call may ask (again), so that it needs the turn.
 func (t *Turns[C]) MightAsk(a *Asker[C]) bool {
 	if !a.mayAsk || t.isNeedless() {
 		return false
@@ -117,13 +119,14 @@ func (t *Turns[C]) MightAsk(a *Asker[C]) bool {
 	return t.assumesAllAsk || !h.isSure() || a.inputRequests < h.expectedRequests
 }
 
-// willAsk reports whether a call is expected to ask (again).
+// willAsk reports whether a call is expected to ask (again): it has asked less than its tool is
+// known to.
 func (t *Turns[C]) willAsk(a *Asker[C]) bool {
 	return t.assumesAllAsk || a.inputRequests < t.history.historyOf(a.tool).expectedRequests
 }
 
-// MustWait gives a call the turn if it may ask. True: another call has the turn; this
-// one waits, and proceed is called in time.
+// MustWait gives a call the turn if it needs one. True: another call has the turn; this call
+// waits, and proceed is called in time. False: the call can go on now.
 func (t *Turns[C]) MustWait(now time.Time, a *Asker[C]) bool {
 	switch {
 	case !t.MightAsk(a) || t.holder == a:
@@ -141,8 +144,8 @@ func (t *Turns[C]) MustWait(now time.Time, a *Asker[C]) bool {
 	return true
 }
 
-// waitUntil lets a call wait until soon, or until last if it is expected to ask by
-// then.
+// waitUntil has proceed called at the time soon for a call that still waits for the turn then; but
+// at the time last, if at soon the call is expected to ask.
 func (t *Turns[C]) waitUntil(soon, last time.Time, a *Asker[C]) {
 	a.waitTimer = t.timers.Set(soon, func(now time.Time, out *era.Out) {
 		if soon.Before(last) && t.willAsk(a) {
@@ -154,7 +157,7 @@ func (t *Turns[C]) waitUntil(soon, last time.Time, a *Asker[C]) {
 	})
 }
 
-// StopWaiting removes a call from the waiting ones.
+// StopWaiting removes a call from those that wait for the turn, if it does. It calls nothing.
 func (t *Turns[C]) StopWaiting(a *Asker[C]) {
 	if a.waitTimer == nil {
 		return
@@ -169,7 +172,7 @@ func (t *Turns[C]) StopWaiting(a *Asker[C]) {
 	t.waiting = slices.DeleteFunc(t.waiting, func(other *Asker[C]) bool { return other == a })
 }
 
-// giveTurn gives a call the turn.
+// giveTurn gives a call the turn, and sets when the turn ends at the latest.
 func (t *Turns[C]) giveTurn(now time.Time, a *Asker[C]) {
 	patience := turnTimeoutUnknown
 	switch {
@@ -209,8 +212,8 @@ func (t *Turns[C]) Release(now time.Time, a *Asker[C], out *era.Out) {
 	}
 }
 
-// joinAbandoned lets all abandoned calls go on in the turn of one of them: input
-// requests of any of them are refused.
+// joinAbandoned has all abandoned calls that wait go on now, because an abandoned call has the
+// turn: input requests of any of them are refused.
 func (t *Turns[C]) joinAbandoned(now time.Time, out *era.Out) {
 	for _, a := range slices.Clone(t.waiting) {
 		if a.Priority == Abandoned {
@@ -220,11 +223,11 @@ func (t *Turns[C]) joinAbandoned(now time.Time, out *era.Out) {
 	}
 }
 
-// Abandon is called when a call was cancelled at the server. The server may send
-// input requests before it knows, and also when it gets the refusals of earlier
-// ones. So an abandoned call takes a turn, in which all input requests are
-// refused. refusals says that the server waits for some. True: they must wait, and
-// proceed is called in time.
+// Abandon is called when a call was cancelled at the server. The server may send input requests
+// before it knows, and also when it gets the refusals of earlier ones. So an abandoned call takes
+// a turn, in which all input requests are refused. refusals says that input requests of the call
+// are open, and have to be refused. If Abandon returns true, this must wait until proceed is
+// called; otherwise the caller does it now.
 func (t *Turns[C]) Abandon(now time.Time, a *Asker[C], refusals bool, out *era.Out) (wait bool) {
 	a.Priority = Abandoned
 	switch {
@@ -267,7 +270,7 @@ func (t *Turns[C]) FinishAbandoned(now time.Time, a *Asker[C], out *era.Out) {
 	t.Release(now, a, out)
 }
 
-// WaitingRetries returns how many retries wait.
+// WaitingRetries returns how many calls with answers for the server (Returning) wait for the turn.
 func (t *Turns[C]) WaitingRetries() (n int) {
 	for _, a := range t.waiting {
 		if a.Priority == Returning {
@@ -288,8 +291,8 @@ func (t *Turns[C]) NoteRelation(now time.Time, related, standalone bool, out *er
 	}
 }
 
-// RecordInputRequest notes an input request that was assigned to the call a. others are the calls
-// that it could belong to as well.
+// RecordInputRequest notes, for what is expected of the tools, that an input request was assigned
+// to the call a. others are the calls that it could belong to as well.
 func (t *Turns[C]) RecordInputRequest(a *Asker[C], others []*Asker[C]) {
 	a.inputRequests++
 	if !a.mayAsk || t.isNeedless() {
@@ -310,7 +313,7 @@ func (t *Turns[C]) RecordInputRequest(a *Asker[C], others []*Asker[C]) {
 }
 
 // End records how often a call has asked that has ended, or has had its turn for too long. Calls
-// of its tool that wait may go on, if they need no turn any more.
+// that wait and need no turn any more, because of what was learned, go on.
 func (t *Turns[C]) End(now time.Time, a *Asker[C], out *era.Out) {
 	if !a.mayAsk || a.isRecorded || t.isNeedless() {
 		return
