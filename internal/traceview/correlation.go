@@ -15,31 +15,35 @@ import (
 // once. The zero value is ready. It must not be used concurrently until Resolve has returned; then
 // View, Lost and Gaps may be.
 type Correlation struct {
-	steps           []*passedMessage                                // in order of time, once Resolve has been called
-	bySeq           map[uint64]*passedMessage                       // those of steps that have a Seq
-	drops           []trace.Record                                  // of dropped messages
-	unexpectedExits []trace.Record                                  // ends of processes that the bridge has not asked to end
-	lostRecords     uint64                                          // see Gaps
-	lastTime        time.Time                                       // of the latest record
-	openRequests    map[callDirection]map[jsonrpc.ID]*passedMessage // of Resolve: requests without an answer so far
+	steps           []*passedMessage                                // the messages; in order of time, once Resolve has been called
+	bySeq           map[uint64]*passedMessage                       // those of steps whose records have a number (Seq)
+	drops           []trace.Record                                  // the records of dropped messages
+	unexpectedExits []trace.Record                                  // records of ends of processes that the bridge has not asked to end
+	lostRecords     uint64                                          // how many records are missing in the trace, at least
+	lastTime        time.Time                                       // time of the latest record
+	openRequests    map[callDirection]map[jsonrpc.ID]*passedMessage // while Resolve runs: the requests without an answer so far, by where they passed and by id
 }
 
 // passedMessage is a message that has passed one end of the bridge.
 type passedMessage struct {
 	trace.Record // without its Body
 
-	cancelledID jsonrpc.ID       // of a cancellation: the id of the request; zero: not known
-	answer      *passedMessage   // of a request; nil: there is none
-	request     *passedMessage   // of a response; nil: not known
-	derived     []*passedMessage // of a received message: what the bridge has made of it
-	dropRecord  *trace.Record    // says that the message was dropped; nil: it was not
+	cancelledID jsonrpc.ID       // of notifications/cancelled: the id of the request that it cancels; zero: not known
+	answer      *passedMessage   // of a request: its response; nil: there is none
+	request     *passedMessage   // of a response: the request that it answers; nil: not known
+	derived     []*passedMessage // of a received message: the messages that the bridge has made of it and sent
+	dropRecord  *trace.Record    // the record that says that this received message was dropped; nil: there is none
 	cancelled   bool             // of a request: its sender has cancelled it before it was answered
 }
 
-// callDirection is where requests pass, and in which direction.
-type callDirection struct{ session, hop, dir string }
+// callDirection is where requests pass, and in which direction: a map key.
+type callDirection struct {
+	session string // pseudonym of the session
+	hop     string // trace.Downstream or trace.Upstream
+	dir     string // direction of the requests: trace.ToServer or trace.ToClient
+}
 
-// Add takes the next record. It keeps no Body, and nothing else that may be long.
+// Add takes the next record of the trace. It keeps no Body, and nothing else that may be long.
 func (s *Correlation) Add(r *trace.Record) {
 	if r.Time.After(s.lastTime) {
 		s.lastTime = r.Time
@@ -73,20 +77,21 @@ func (s *Correlation) Add(r *trace.Record) {
 	}
 }
 
-// maxReason is how many bytes a Correlation keeps of the reason of a drop, or of the error of a process.
+// maxReason is how many bytes are kept of a record's Reason, and of the error with which a process ended.
 const maxReason = 4 << 10
 
-// dropLongFields takes out of a record what a Correlation does not keep.
+// dropLongFields takes out of a record what is not kept of it: Body, HTTP, Event and Redacted; and cuts its Reason.
 func dropLongFields(r *trace.Record) {
 	r.Body, r.HTTP, r.Event, r.Redacted = trace.Body{}, nil, nil, nil
 	r.Reason = printable.Clip(r.Reason, maxReason)
 }
 
-// maxRespelledSearch is up to how many requests without an answer findRequest also finds one whose id is spelled otherwise than
-// that of its answer: for that it looks at each of them.
+// maxRespelledSearch is the number of open requests above which findRequest finds no request whose id is spelled otherwise ("7"
+// for 7) than asked for: for that it looks at each of them.
 const maxRespelledSearch = 1000
 
-// findRequest returns the request with an id, and own, its id as the request spells it.
+// findRequest returns the one of the open requests with an id; own is the id as the request spells it, which may be otherwise
+// than in its answer. ok: there is one.
 func findRequest[T any](open map[jsonrpc.ID]T, id jsonrpc.ID) (own jsonrpc.ID, request T, ok bool) {
 	if len(open) <= maxRespelledSearch {
 		return jsonrpc.Find(open, id)
@@ -95,7 +100,7 @@ func findRequest[T any](open map[jsonrpc.ID]T, id jsonrpc.ID) (own jsonrpc.ID, r
 	return id, request, ok
 }
 
-// memberAt returns the member at a path of keys in text, which may be anything; nil: there is none.
+// memberAt returns the value of the member at a path of keys in text, as JSON; nil: there is none, or text is no JSON.
 func memberAt(text []byte, keys ...string) []byte {
 	if !jsonrpc.Valid(text) {
 		return nil
@@ -109,7 +114,7 @@ func memberAt(text []byte, keys ...string) []byte {
 	return text
 }
 
-// Resolve finds out which records belong together.
+// Resolve finds out which records belong together, once all have been added.
 func (s *Correlation) Resolve() {
 	slices.SortStableFunc(s.steps, func(a, b *passedMessage) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Seq, b.Seq)) })
 	s.openRequests = make(map[callDirection]map[jsonrpc.ID]*passedMessage)
@@ -140,7 +145,8 @@ func (s *Correlation) Resolve() {
 	}
 }
 
-// openRequestsAt returns the requests without an answer so far that went in direction dir where r passed.
+// openRequestsAt returns, while Resolve runs, the requests without an answer so far that passed where r did and went in
+// direction dir.
 func (s *Correlation) openRequestsAt(r trace.Record, dir string) map[jsonrpc.ID]*passedMessage {
 	key := callDirection{r.Session, r.Hop, dir}
 	if s.openRequests[key] == nil {
@@ -149,6 +155,7 @@ func (s *Correlation) openRequestsAt(r trace.Record, dir string) map[jsonrpc.ID]
 	return s.openRequests[key]
 }
 
+// oppositeDir returns trace.ToClient for trace.ToServer, and trace.ToServer for all else.
 func oppositeDir(dir string) string {
 	if dir == trace.ToServer {
 		return trace.ToClient
@@ -156,7 +163,8 @@ func oppositeDir(dir string) string {
 	return trace.ToServer
 }
 
-// View returns a record of the trace with what the others say of it.
+// View returns a record of the trace with what the other records say of it; if it is a request: its answer, and how long it
+// waited.
 func (s *Correlation) View(r *trace.Record) *View {
 	v := &View{Record: r}
 	if st := s.bySeq[r.Seq]; st != nil && r.Kind == trace.Request {
@@ -168,7 +176,7 @@ func (s *Correlation) View(r *trace.Record) *View {
 	return v
 }
 
-// waitTime returns how long a request waited for its answer, or has waited at the end of the trace.
+// waitTime returns how long the request st waited for its answer; if it has none, until the end of the trace.
 func (s *Correlation) waitTime(st *passedMessage) time.Duration {
 	switch {
 	case st.answer == nil:

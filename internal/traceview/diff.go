@@ -2,14 +2,17 @@ package traceview
 
 import "bytes"
 
-// textRange is a part of a text, from one byte to the one before another.
-type textRange struct{ From, To int }
+// textRange is a part of a text.
+type textRange struct {
+	From int // index of the first byte
+	To   int // index behind the last byte
+}
 
-// maxDiffTokens is up to how many tokens that differ, half of them in each text, diff finds the exact difference: its time grows with
-// the square of their number.
+// maxDiffTokens is how many tokens, half of them in each text, may stand between the equal ends of two texts for diff to find
+// the exact difference: its time grows with the square of their number.
 const maxDiffTokens = 4000
 
-// maxDiffBytes is up to which length of both texts together, in bytes, diff compares tokens.
+// maxDiffBytes is how long two texts may be together, in bytes, for diff to compare their tokens, and not only their ends.
 const maxDiffBytes = 4 << 20
 
 // diff compares two texts of JSON by their tokens, and returns the parts of a (left) and of b (right) that are not in the other one,
@@ -35,7 +38,8 @@ func diff(a, b []byte) (left, right []textRange) {
 	return wholeText(x), wholeText(y)
 }
 
-// diffEnds is diff for texts that are too long to be split.
+// diffEnds returns, as diff does, what differs between two texts, without splitting them into tokens: all between what is equal
+// at their beginnings and at their ends.
 func diffEnds(a, b []byte) (left, right []textRange) {
 	head, tail, least := 0, 0, min(len(a), len(b))
 	for head < least && a[head] == b[head] {
@@ -53,9 +57,10 @@ func diffEnds(a, b []byte) (left, right []textRange) {
 	return left, right
 }
 
+// rangeText returns the part s of text.
 func rangeText(text []byte, s textRange) []byte { return text[s.From:s.To] }
 
-// wholeText returns one range from the first token to the last; nil: there are none.
+// wholeText returns one range from the beginning of the first token to the end of the last; nil: there are no tokens.
 func wholeText(t []textRange) []textRange {
 	if len(t) == 0 {
 		return nil
@@ -63,7 +68,8 @@ func wholeText(t []textRange) []textRange {
 	return []textRange{{t[0].From, t[len(t)-1].To}}
 }
 
-// diffTokens finds the longest common subsequence of two lists of tokens, and returns all other tokens.
+// diffTokens returns the tokens x of text a (left) and the tokens y of text b (right) that do not belong to the longest common
+// subsequence of x and y.
 func diffTokens(a, b []byte, x, y []textRange) (left, right []textRange) {
 	width := len(y) + 1
 	longest := make([]uint16, (len(x)+1)*width)
@@ -92,7 +98,7 @@ func diffTokens(a, b []byte, x, y []textRange) (left, right []textRange) {
 	return left, right
 }
 
-// appendRange appends a range, or makes the last one longer if s follows it at once.
+// appendRange appends s to all, or makes the last range of all longer if s begins where that ends.
 func appendRange(all []textRange, s textRange) []textRange {
 	if n := len(all); n > 0 && all[n-1].To == s.From {
 		all[n-1].To = s.To
@@ -101,8 +107,7 @@ func appendRange(all []textRange, s textRange) []textRange {
 	return append(all, s)
 }
 
-// tokens splits a text into strings, numbers and words, and single bytes of anything else.
-// It takes any text.
+// tokens splits a text, which may be no JSON, into strings, numbers and words, and single bytes of anything else.
 func tokens(text []byte) []textRange {
 	var all []textRange
 	for i := 0; i < len(text); {
@@ -127,6 +132,7 @@ func tokens(text []byte) []textRange {
 	return all
 }
 
+// isWord reports whether a byte may belong to a number or word: a letter, digit, one of "-+._", or no ASCII.
 func isWord(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '-' || c == '+' || c == '.' || c == '_' || c >= 0x80
 }

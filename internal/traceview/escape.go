@@ -8,7 +8,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
-// truncate returns s, or its beginning if it has more than n characters.
+// truncate returns s, or its first n characters and "…" if it has more.
 func truncate(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -21,7 +21,7 @@ func truncate(s string, n int) string {
 	return s
 }
 
-// splitText returns a text in pieces, none of which is long or ends inside of a character.
+// splitText yields a text in pieces of at most 16 KiB, none of which ends inside of a character.
 func splitText(text []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for len(text) > 0 {
@@ -40,7 +40,7 @@ func splitText(text []byte) iter.Seq[[]byte] {
 	}
 }
 
-// bodyText returns a body as text, not escaped. It says how much is left out of the body.
+// bodyText returns a body as text, not escaped. Where bytes are left out, it says how many.
 func bodyText(b *trace.Body) []byte {
 	if b.OmittedBytes == 0 {
 		return b.Text

@@ -8,11 +8,11 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
-// Formats are the formats that export writes: HAR 1.2, spans as the JSON of OTLP, and a page
-// of HTML that needs nothing else.
+// Formats are the formats that Viewer.Export writes: HAR 1.2, spans as the JSON of OTLP, and a page of HTML that needs nothing
+// else.
 var Formats = []string{"har", "otlp", "html"}
 
-// export writes records in one of Formats.
+// export writes records in a format, one of Formats; the error says so if it is none.
 func export(w io.Writer, format string, records iter.Seq[*View]) error {
 	switch format {
 	case "har":
@@ -25,7 +25,7 @@ func export(w io.Writer, format string, records iter.Seq[*View]) error {
 	return fmt.Errorf("there is no format %q", format)
 }
 
-// lostRecordsOf returns how many records are missing, if r is a Gap; 0: it is none.
+// lostRecordsOf returns how many records are missing where r stands, if r is a Gap; 0: it is none.
 func lostRecordsOf(r *trace.Record) uint64 {
 	if r.Kind != trace.Gap {
 		return 0

@@ -13,27 +13,31 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
-// lateThreshold is how long a request is without an answer until status:late matches it.
+// lateThreshold is how long a request must have waited for its answer, or an exchange have lasted, for status:late to match it.
+// Live prints a request again that waits so long.
 const lateThreshold = 10 * time.Second
 
 // View is a record with what other records say of it.
 type View struct {
 	*trace.Record
 
-	Pending   bool          // it is a request that has no answer
-	Cancelled bool          // it is a request that its sender has cancelled before it was answered; it may be Pending, too
-	Waited    time.Duration // of a request: until the answer, or until the end of the trace or now; 0: not known
-	Answer    *trace.Record // of a request, without its Body; nil: there is none, or it is not known
+	Pending   bool          // it is a request that has no answer, at least so far
+	Cancelled bool          // it is a request that its sender has cancelled before it was answered; Pending may be true, too
+	Waited    time.Duration // of a request: how long it waited for its answer; without one, until the end of the trace, or until now; 0: not known
+	Answer    *trace.Record // of a request: the record of its answer, without its Body; nil: there is none, or it is not known
 }
 
 // Filter chooses records. The zero value chooses all of them. It may be used concurrently.
-type Filter struct{ groups []conditionGroup }
+type Filter struct {
+	groups []conditionGroup // all of them must hold
+}
 
-// conditionGroup holds if one of its conditions does; if negated, if none of them does.
+// conditionGroup is the words of a filter of which one must hold. It holds if one of its conditions does; if negated, if none
+// of them does.
 type conditionGroup struct {
-	key        string // one of FilterKeys; "": a text
-	negated    bool
-	conditions []func(*View) bool
+	key        string             // the one of FilterKeys that its words have; "": its word is a text
+	negated    bool               // its words have "!" in front
+	conditions []func(*View) bool // one for each word
 }
 
 // FilterKeys are the words that may stand in front of a colon in a filter.
@@ -67,7 +71,7 @@ func ParseFilter(words []string) (Filter, error) {
 	return f, nil
 }
 
-// Has reports whether the filter has a word with this key, and no "!" in front of it.
+// Has reports whether the filter has a word KEY:VALUE with this key, and no "!" in front of it.
 func (f Filter) Has(key string) bool {
 	return slices.ContainsFunc(f.groups, func(g conditionGroup) bool { return g.key == key && !g.negated })
 }
@@ -82,7 +86,7 @@ func (f Filter) Match(v *View) bool {
 	return true
 }
 
-// parseCondition returns the condition of one word; key "": the word is a text.
+// parseCondition returns the condition of one word KEY:VALUE of a filter, without its "!"; key "": the word is the text value.
 func parseCondition(key, value string) (func(*View) bool, error) {
 	byPattern := func(of func(*View) string) (func(*View) bool, error) {
 		is, err := parsePattern(value)
@@ -121,7 +125,8 @@ func parseCondition(key, value string) (func(*View) bool, error) {
 	return containsText(value), nil
 }
 
-// parsePattern returns a function that compares a string with a VALUE, in which * stands for any text.
+// parsePattern returns a function that reports whether a string matches value, in which * stands for any text. An empty value
+// is an error.
 func parsePattern(value string) (func(string) bool, error) {
 	if value == "" {
 		return nil, errors.New("nothing stands behind the colon")
@@ -146,7 +151,7 @@ func parsePattern(value string) (func(string) bool, error) {
 	}, nil
 }
 
-// parseOneOf returns a condition for a field that has one of the known values.
+// parseOneOf returns the condition that field of a record is value. If value is none of the known ones, it returns an error.
 func parseOneOf(value string, field func(*View) string, known ...string) (func(*View) bool, error) {
 	if !slices.Contains(known, value) {
 		return nil, fmt.Errorf("use %s", strings.Join(known, " or "))
@@ -154,7 +159,7 @@ func parseOneOf(value string, field func(*View) string, known ...string) (func(*
 	return func(v *View) bool { return field(v) == value }, nil
 }
 
-// parseStatus returns the condition for a VALUE of status.
+// parseStatus returns the condition for the VALUE of the word status:VALUE, such as "ok", "pending" or "4xx".
 func parseStatus(value string) (func(*View) bool, error) {
 	switch value {
 	case "ok":
@@ -178,7 +183,7 @@ func parseStatus(value string) (func(*View) bool, error) {
 	return func(v *View) bool { return v.Code == n || v.HTTP != nil && v.HTTP.Status == n }, nil
 }
 
-// hasFailed reports whether a record tells of an error, of a failed tool or of a dropped message.
+// hasFailed reports whether a record tells of an error, a failed tool, a dropped message, or an HTTP status from 400 on.
 func hasFailed(r *trace.Record) bool {
 	switch {
 	case r.HTTP != nil:
@@ -189,7 +194,8 @@ func hasFailed(r *trace.Record) bool {
 	return r.Code != 0 || r.Failed || r.Kind == trace.Drop
 }
 
-// durationOf returns how long the HTTP exchange, the request or whatever v tells of lasted; 0: not known.
+// durationOf returns how long what v tells of has lasted: an HTTP exchange; a request, until its answer; a response, since its
+// request; 0: not known.
 func durationOf(v *View) time.Duration {
 	switch {
 	case v.HTTP != nil:
@@ -200,7 +206,7 @@ func durationOf(v *View) time.Duration {
 	return v.Duration
 }
 
-// containsText returns a condition that looks for text in most of what a record shows, also in its Body.
+// containsText returns the condition that text occurs, in upper or lower case, in most of what a record shows, or in its Body.
 func containsText(text string) func(*View) bool {
 	want := bytes.ToLower([]byte(text))
 	has := func(s string) bool { return strings.Contains(strings.ToLower(s), string(want)) }

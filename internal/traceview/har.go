@@ -24,71 +24,79 @@ import (
 // The types are those of HAR 1.2 (http://www.softwareishard.com/blog/har-12-spec/). What begins
 // with an underscore is ours, or Chrome's.
 type (
+	// harEntry is an entry of HAR: an HTTP exchange, or a message or WebSocket shown as one.
 	harEntry struct {
-		Started   string      `json:"startedDateTime"`
-		Time      float64     `json:"time"`
-		Request   harRequest  `json:"request"`
-		Response  harResponse `json:"response"`
-		Cache     struct{}    `json:"cache"`
-		Timings   harTimings  `json:"timings"`
-		Comment   string      `json:"comment,omitempty"`
-		Kind      string      `json:"_resourceType,omitempty"`
-		Frames    []harFrame  `json:"_webSocketMessages,omitempty"`
-		Synthetic string      `json:"_synthetic,omitempty"` // the transport of what is no HTTP exchange
-		Server    string      `json:"_server,omitempty"`
-		Session   string      `json:"_session,omitempty"`
-		Hop       string      `json:"_hop,omitempty"`
-		Redacted  []string    `json:"_redacted,omitempty"`
+		Started   string      `json:"startedDateTime"`              // when the exchange began, as in RFC 3339
+		Time      float64     `json:"time"`                         // how long it took, in milliseconds
+		Request   harRequest  `json:"request"`                      // what the client has sent
+		Response  harResponse `json:"response"`                     // what came back
+		Cache     struct{}    `json:"cache"`                        // always empty; HAR wants the member
+		Timings   harTimings  `json:"timings"`                      // how Time divides
+		Comment   string      `json:"comment,omitempty"`            // why it was refused or how it failed; or that it is no HTTP exchange
+		Kind      string      `json:"_resourceType,omitempty"`      // "websocket"; "": another entry
+		Frames    []harFrame  `json:"_webSocketMessages,omitempty"` // the messages on a WebSocket
+		Synthetic string      `json:"_synthetic,omitempty"`         // the transport of what is no HTTP exchange; "": it is one
+		Server    string      `json:"_server,omitempty"`            // trace.Record.Server
+		Session   string      `json:"_session,omitempty"`           // trace.Record.Session
+		Hop       string      `json:"_hop,omitempty"`               // trace.Record.Hop
+		Redacted  []string    `json:"_redacted,omitempty"`          // trace.Record.Redacted
 
-		started time.Time
+		started time.Time // Started as a time, to sort by
 	}
+	// harRequest is the request of an entry.
 	harRequest struct {
-		Method      string    `json:"method"`
-		URL         string    `json:"url"`
-		Proto       string    `json:"httpVersion"`
-		Cookies     []harPair `json:"cookies"`
-		Headers     []harPair `json:"headers"`
-		Query       []harPair `json:"queryString"`
-		Post        *harPost  `json:"postData,omitempty"`
-		HeadersSize int       `json:"headersSize"`
-		BodySize    int64     `json:"bodySize"`
+		Method      string    `json:"method"`             // of HTTP; of a synthetic entry "POST"
+		URL         string    `json:"url"`                // of a synthetic entry: TRANSPORT://mcp-bridge/SERVER/METHOD
+		Proto       string    `json:"httpVersion"`        // "HTTP/1.1"; of a synthetic entry the transport
+		Cookies     []harPair `json:"cookies"`            // always empty
+		Headers     []harPair `json:"headers"`            // sorted by name
+		Query       []harPair `json:"queryString"`        // values of the URL's query, sorted by name
+		Post        *harPost  `json:"postData,omitempty"` // the body; nil: there is none, or it is not known
+		HeadersSize int       `json:"headersSize"`        // always -1: not known
+		BodySize    int64     `json:"bodySize"`           // length of the body in bytes; -1: not known
 	}
+	// harPost is the body of a request (postData).
 	harPost struct {
-		Type   string    `json:"mimeType"`
-		Params []harPair `json:"params"`
-		Text   string    `json:"text"`
+		Type   string    `json:"mimeType"` // media type of the body
+		Params []harPair `json:"params"`   // always empty; HAR wants the member
+		Text   string    `json:"text"`     // the body itself
 	}
+	// harResponse is the response of an entry.
 	harResponse struct {
-		Status      int        `json:"status"`
-		StatusText  string     `json:"statusText"`
-		Proto       string     `json:"httpVersion"`
-		Cookies     []harPair  `json:"cookies"`
-		Headers     []harPair  `json:"headers"`
-		Content     harContent `json:"content"`
-		Redirect    string     `json:"redirectURL"`
-		HeadersSize int        `json:"headersSize"`
-		BodySize    int64      `json:"bodySize"`
+		Status      int        `json:"status"`      // status of HTTP; 0: there is none
+		StatusText  string     `json:"statusText"`  // name of the status: "Not Found"
+		Proto       string     `json:"httpVersion"` // "HTTP/1.1"; of a synthetic entry the transport
+		Cookies     []harPair  `json:"cookies"`     // always empty
+		Headers     []harPair  `json:"headers"`     // sorted by name
+		Content     harContent `json:"content"`     // the body
+		Redirect    string     `json:"redirectURL"` // the header Location; "": there is none
+		HeadersSize int        `json:"headersSize"` // always -1: not known
+		BodySize    int64      `json:"bodySize"`    // length of the body in bytes; -1: not known
 	}
+	// harContent is the body of a response.
 	harContent struct {
-		Size     int64  `json:"size"`
-		Type     string `json:"mimeType"`
-		Text     string `json:"text,omitempty"`
-		Encoding string `json:"encoding,omitempty"`
+		Size     int64  `json:"size"`               // length of the body in bytes
+		Type     string `json:"mimeType"`           // media type of the body
+		Text     string `json:"text,omitempty"`     // the body itself; "": not known
+		Encoding string `json:"encoding,omitempty"` // "base64" if Text is that; "": Text is the body as it is
 	}
+	// harTimings says how the time of an entry divides, in milliseconds.
 	harTimings struct {
-		Send    float64 `json:"send"`
-		Wait    float64 `json:"wait"`
-		Receive float64 `json:"receive"`
+		Send    float64 `json:"send"`    // always 0
+		Wait    float64 `json:"wait"`    // until the reply began; of a message without an exchange, until its answer
+		Receive float64 `json:"receive"` // from the begin of the reply to its end
 	}
+	// harPair is a name and a value: a header, or a value of a query.
 	harPair struct {
-		Name  string `json:"name"`
-		Value string `json:"value"`
+		Name  string `json:"name"`  // name of the header, or in the query
+		Value string `json:"value"` // its value
 	}
+	// harFrame is one message on a WebSocket, as Chrome writes it.
 	harFrame struct {
-		Type   string  `json:"type"`
-		Time   float64 `json:"time"` // seconds since 1970
-		Opcode int     `json:"opcode"`
-		Data   string  `json:"data"`
+		Type   string  `json:"type"`   // "send": to the server; "receive": to the client
+		Time   float64 `json:"time"`   // when the message passed, in seconds since 1970
+		Opcode int     `json:"opcode"` // always 1: text
+		Data   string  `json:"data"`   // the message itself
 	}
 )
 
@@ -122,22 +130,26 @@ func exportHAR(w io.Writer, records iter.Seq[*View]) error {
 	return out.Flush()
 }
 
-// harBuilder makes entries. The messages of an exchange are recorded before it.
+// harBuilder makes the entries of HAR from the records of a trace. The messages of an exchange are recorded before it.
 type harBuilder struct {
-	entries      []*harEntry
-	refused      []*harEntry              // entries of refusals, which count only without exchanges
-	unmatched    map[harKey][]*harMessage // messages that are in no entry yet
-	sockets      map[string]*harEntry     // WebSockets, by session and hop
+	entries      []*harEntry              // the entries so far, but for those in refused
+	refused      []*harEntry              // entries of refusals, which count only if the trace has no exchanges: otherwise each refusal is an exchange, too
+	unmatched    map[harKey][]*harMessage // messages that are in no entry so far, by where they passed
+	sockets      map[string]*harEntry     // entries of WebSockets, by session and hop
 	hasExchanges bool                     // the trace has records of HTTP exchanges
-	lostRecords  uint64
+	lostRecords  uint64                   // how many records are missing in the trace, at least
 }
 
-// harKey is where messages pass that may belong to one exchange.
-type harKey struct{ session, hop string }
+// harKey is where messages pass that may belong to one exchange: a map key.
+type harKey struct {
+	session string // pseudonym of the session
+	hop     string // trace.Downstream or trace.Upstream
+}
 
-// harMessage is a message. The record is copied, because a View is good only until the next one.
+// harMessage is the record of a message. It is copied, because a View is good only until the next one.
 type harMessage struct{ trace.Record }
 
+// addRecord takes the next record: it makes an entry of an exchange or refusal, and keeps a message for a later one.
 func (h *harBuilder) addRecord(v *View) {
 	h.lostRecords += lostRecordsOf(v.Record)
 	switch {
@@ -159,7 +171,8 @@ func (h *harBuilder) addRecord(v *View) {
 	}
 }
 
-// finish makes entries of the messages that belong to no exchange, and returns all entries in order of time.
+// finish makes entries of the messages that belong to no exchange, and returns all entries in order of time. No record may
+// follow.
 func (h *harBuilder) finish() []*harEntry {
 	if !h.hasExchanges { // else each refusal is an exchange, too
 		h.entries = append(h.entries, h.refused...)
@@ -186,7 +199,7 @@ func (h *harBuilder) finish() []*harEntry {
 	return h.entries
 }
 
-// frameOf returns a message as one of a WebSocket.
+// frameOf returns a message as a frame of a WebSocket.
 func frameOf(r *trace.Record) harFrame {
 	f := harFrame{Type: "receive", Time: float64(r.Time.UnixMicro()) / 1e6, Opcode: 1, Data: validText(bodyText(&r.Body))}
 	if r.Dir == trace.ToServer {
@@ -227,7 +240,7 @@ func (h *harBuilder) addUnexchanged(all []*harMessage) {
 	}
 }
 
-// syntheticEntry returns the entry of something that was no HTTP exchange.
+// syntheticEntry returns the entry, without a body, of a message over transport, or of a connection, that was no HTTP exchange.
 func syntheticEntry(r *trace.Record, transport string) *harEntry {
 	e := newEntry(r)
 	where := url.URL{Scheme: transport, Host: "mcp-bridge", Path: "/" + cmp.Or(r.Server, "-") + "/" + cmp.Or(r.Method, "-")}
@@ -238,7 +251,7 @@ func syntheticEntry(r *trace.Record, transport string) *harEntry {
 	return e
 }
 
-// newEntry returns an entry that has of a record only its time and what begins with an underscore.
+// newEntry returns an entry that has of a record only its time, server, session, hop, and what was redacted.
 func newEntry(r *trace.Record) *harEntry {
 	none := []harPair{}
 	return &harEntry{
@@ -249,7 +262,7 @@ func newEntry(r *trace.Record) *harEntry {
 	}
 }
 
-// newExchangeEntry returns the entry of an HTTP exchange, without the bodies.
+// newExchangeEntry returns the entry of an HTTP exchange or refusal, without the bodies.
 func (h *harBuilder) newExchangeEntry(r *trace.Record) *harEntry {
 	x, e := r.HTTP, newEntry(r)
 	where := x.URL
@@ -278,12 +291,12 @@ func (h *harBuilder) newExchangeEntry(r *trace.Record) *harEntry {
 	return e
 }
 
-// maxDisorder is how much earlier a record of a trace may be than the record before it. For an exchange, messages that came more than
-// that before its begin are not looked at: a stream that stays open may have had very many.
+// maxDisorder is how much earlier than an exchange its messages may be recorded: addMessages looks at no earlier ones, as a
+// stream that stays open may have had very many.
 const maxDisorder = time.Second
 
-// addMessages gives the entry e of an exchange r the messages that passed at its place and in its time: the client's message, one of the
-// right size if there is one, and what came back.
+// addMessages puts the messages that passed in the place and time of the exchange r into its entry e: of a POST the client's
+// message, if possible one as long as the body, and what came back. They are unmatched no more.
 func (h *harBuilder) addMessages(e *harEntry, r *trace.Record) {
 	place, x := harKey{r.Session, r.Hop}, r.HTTP
 	const slack = 5 * time.Millisecond
@@ -333,7 +346,8 @@ func (h *harBuilder) addMessages(e *harEntry, r *trace.Record) {
 	}
 }
 
-// setContent sets the body of the reply, in Base64 if text is no UTF-8. size is its length on the wire.
+// setContent makes text the body of the reply of e, in Base64 if it is no UTF-8. kind is its media type, and size its length on
+// the wire.
 func setContent(e *harEntry, kind string, text []byte, size int64) {
 	c := harContent{Size: size, Type: kind, Text: string(text)}
 	if !utf8.Valid(text) {
@@ -345,6 +359,7 @@ func setContent(e *harEntry, kind string, text []byte, size int64) {
 	}
 }
 
+// pairs returns headers as HAR has them, one for each value, sorted by name.
 func pairs(h http.Header) []harPair {
 	list := []harPair{}
 	for name, values := range h {
@@ -356,7 +371,8 @@ func pairs(h http.Header) []harPair {
 	return list
 }
 
-// validText returns text in valid UTF-8.
+// validText returns text in which bytes that are no UTF-8 became U+FFFD.
 func validText(text []byte) string { return strings.ToValidUTF8(string(text), "\uFFFD") }
 
+// millis returns a duration in milliseconds, down to whole microseconds.
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

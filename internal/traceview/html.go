@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
+// pageStyle is the CSS of the page that exportHTML writes.
 const pageStyle = `body{font:14px/1.4 system-ui,sans-serif;margin:1em}
 table{border-collapse:collapse}td{padding:1px 8px;vertical-align:top;white-space:nowrap}
 td.s{white-space:normal;font-family:ui-monospace,monospace}tr.bad td{color:#b00020}
@@ -51,12 +52,13 @@ func exportHTML(w io.Writer, records iter.Seq[*View]) error {
 	return out.Flush()
 }
 
-// htmlPage writes rows.
+// htmlPage writes the rows of the table in the page of exportHTML.
 type htmlPage struct {
-	out        *bufio.Writer
-	keptBodies bodies // of received messages, which are shown beside those that were made of them
+	out        *bufio.Writer // the page; its Flush returns an error of an earlier write
+	keptBodies bodies        // texts of received messages, which are shown beside those that were made of them
 }
 
+// writeRow writes the row of a record, with its details if it has any. The error may be that of an earlier write.
 func (h *htmlPage) writeRow(v *View) error {
 	p := printer{}
 	p.appendRecord(v)
@@ -80,23 +82,24 @@ func (h *htmlPage) writeRow(v *View) error {
 	return err
 }
 
-// htmlText returns a text printable and escaped for HTML.
+// htmlText returns a text made printable, and escaped for HTML.
 func htmlText[T string | []byte](text T) string { return html.EscapeString(printable.Text(text)) }
 
-// writeText writes a text that may be long.
+// writeText writes a text, which may be long, made printable and escaped for HTML.
 func (h *htmlPage) writeText(text []byte) {
 	for piece := range splitText(text) {
 		_, _ = h.out.WriteString(htmlText(piece)) // writeRow returns the error
 	}
 }
 
-// hasDetails reports whether a row shows more once it is opened.
+// hasDetails reports whether the row of a record shows more once it is opened: headers, a body, what was redacted.
 func hasDetails(v *View) bool {
 	x := v.HTTP
 	return x != nil && len(x.RequestHeader)+len(x.ResponseHeader) > 0 || v.Body.Text != nil && v.Kind != trace.Stderr || len(v.Redacted) > 0
 }
 
-// writeDetails writes what a row shows once it is opened.
+// writeDetails writes what the row of a record shows once it is opened: headers, the body (of a message made of another one,
+// both with what differs marked), what was redacted.
 func (h *htmlPage) writeDetails(v *View) {
 	if x := v.HTTP; x != nil {
 		p := printer{}
@@ -128,7 +131,7 @@ func (h *htmlPage) writeDetails(v *View) {
 	}
 }
 
-// writeMarked writes a text with its spans marked.
+// writeMarked writes a text, escaped for HTML, in which the parts spans are marked.
 func (h *htmlPage) writeMarked(text []byte, spans []textRange) {
 	from := 0
 	for _, s := range spans {

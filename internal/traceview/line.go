@@ -18,22 +18,21 @@ type printer struct {
 	Out   io.Writer // nil: only the append methods are used
 	Color bool      // Out is a terminal that understands colours
 
-	// Bodies prints messages below their lines. SideBySide prints, for a message that the bridge has
-	// made of another, both side by side with what differs marked.
-	Bodies, SideBySide bool
+	Bodies     bool // the text of a message is printed below its line, and headers and what was redacted
+	SideBySide bool // like Bodies, but a message that the bridge has made of another is printed beside that one, with what differs marked
 
-	Exchanges bool // also the kinds HTTP and Stream, with their headers
-	Width     int  // characters of a line, for SideBySide; 0: 160
+	Exchanges bool // the kinds HTTP and Stream are shown, too, and the streams of messages
+	Width     int  // how many characters a line of SideBySide has; 0: 160
 
-	buf          []byte // what is printed next
-	err          error  // of Out; nothing is written after it
-	serverWidth  int    // widths of columns so far
-	sessionWidth int
-	bodies       bodies // for SideBySide
-	lastDay      string // of the last line with a time; "": there was none
+	buf          []byte // text that was not written to Out so far
+	err          error  // the first error of Out; nothing is written after it
+	serverWidth  int    // width of the column of servers so far, in characters
+	sessionWidth int    // width of the column of sessions so far, in characters
+	bodies       bodies // texts of received messages, for SideBySide
+	lastDay      string // date of the last line that has a time; "": none had
 }
 
-// showsByDefault reports whether a printer shows a kind if the filter says nothing of kind or status.
+// showsByDefault reports whether records of a kind are shown if the filter has no word "kind" or "status".
 func (p *printer) showsByDefault(k trace.Kind) bool {
 	switch k {
 	case trace.HTTP, trace.Stream:
@@ -44,14 +43,14 @@ func (p *printer) showsByDefault(k trace.Kind) bool {
 	return true
 }
 
-// keepBody notes a record that is not printed: SideBySide may need its Body later.
+// keepBody keeps the Body of a received message if SideBySide may need it later.
 func (p *printer) keepBody(r *trace.Record) {
 	if p.SideBySide {
 		p.bodies.add(r)
 	}
 }
 
-// print prints a record, and keeps its Body for SideBySide. The error is the first one of Out.
+// print prints a record: its line, and below that what Bodies and SideBySide want. The error is the first one of Out.
 func (p *printer) print(v *View) error {
 	p.keepBody(v.Record)
 	p.buf = p.buf[:0]
@@ -75,11 +74,12 @@ func (p *printer) print(v *View) error {
 	return p.err
 }
 
-// maxBuffered is the length of buf, in bytes, from which on flushLarge writes it: the text that is shown of a long message is
-// longer than the message.
+// maxBuffered is the length of printer.buf, in bytes, from which on flushLarge writes it: the text that is shown of a long
+// message is longer than the message.
 const maxBuffered = 64 << 10
 
-// flushLarge writes buf and empties it, once it is long. It is called where nobody looks back into buf.
+// flushLarge writes buf to Out and empties it, if it has maxBuffered bytes or more. Only who does not look back into buf may
+// call it.
 func (p *printer) flushLarge() {
 	if p.Out == nil || len(p.buf) < maxBuffered {
 		return
@@ -90,7 +90,8 @@ func (p *printer) flushLarge() {
 	p.buf = p.buf[:0]
 }
 
-// appendLine appends the line of a record.
+// appendLine appends the line of a record: time, server, session, arrow, and what the record says. If the day is another than
+// that of the line before, a line with the date comes first.
 func (p *printer) appendLine(v *View) {
 	at := v.Time.Local()
 	if day := at.Format(time.DateOnly); day != p.lastDay && !v.Time.IsZero() {
@@ -120,12 +121,13 @@ func (p *printer) appendLine(v *View) {
 
 // Colours of a terminal.
 const (
-	red        = "\x1b[31m"
-	inverse    = "\x1b[7m"
-	resetColor = "\x1b[0m"
+	red        = "\x1b[31m" // begins red text on a terminal
+	inverse    = "\x1b[7m"  // swaps text and background colour on a terminal, to mark a difference
+	resetColor = "\x1b[0m"  // ends red and inverse
 )
 
-// appendColumn appends text, at least as wide as the column was so far, and returns its width.
+// appendColumn appends a column: text, cut to 24 characters, with spaces up to width. It returns width, or the width of text if
+// that is more.
 func (p *printer) appendColumn(text string, width int) int {
 	text = truncate(printable.Text(text), 24)
 	n := len([]rune(text))
@@ -155,7 +157,8 @@ func arrow(r *trace.Record) string {
 	return "  |  "
 }
 
-// appendWord appends a word that may have come over the wire: cut, and printable.
+// appendWord appends a space and text, which may have come over the wire: cut to 200 characters, and made printable. "": it
+// appends nothing.
 func (p *printer) appendWord(text string) {
 	if text != "" {
 		p.appendSpace()
@@ -163,20 +166,20 @@ func (p *printer) appendWord(text string) {
 	}
 }
 
-// appendSpace appends a space, unless one is there.
+// appendSpace appends a space, unless buf is empty or ends in one.
 func (p *printer) appendSpace() {
 	if n := len(p.buf); n > 0 && p.buf[n-1] != ' ' {
 		p.buf = append(p.buf, ' ')
 	}
 }
 
-// printf appends a text of our own as a further word.
+// printf appends a space and a text of our own, which needs no escape.
 func (p *printer) printf(format string, args ...any) {
 	p.appendSpace()
 	p.buf = fmt.Appendf(p.buf, format, args...)
 }
 
-// appendRecord appends what a record says, which follows its time, server and session.
+// appendRecord appends what a record says, without its time, server and session.
 func (p *printer) appendRecord(v *View) {
 	switch {
 	case v.Kind.IsMessage():
@@ -197,6 +200,7 @@ func (p *printer) appendRecord(v *View) {
 	}
 }
 
+// appendMessage appends what the record of a message or Drop says: method, name, id, how it went, times and size.
 func (p *printer) appendMessage(v *View) {
 	if v.Method == "" && v.Kind == trace.Response {
 		p.appendWord("(response)")
@@ -234,7 +238,7 @@ func (p *printer) appendMessage(v *View) {
 	}
 }
 
-// sizeText returns a number of bytes as people write it.
+// sizeText returns a number of bytes as people write it: "512 B", "24 kB".
 func sizeText(n int64) string {
 	switch {
 	case n < 10_000:
@@ -245,6 +249,7 @@ func sizeText(n int64) string {
 	return strconv.FormatInt(n/1000_000, 10) + " MB"
 }
 
+// appendExchange appends what the record of an HTTP exchange or of a refusal says.
 func (p *printer) appendExchange(v *View) {
 	x := v.HTTP
 	p.appendWord(x.Proto)
@@ -271,6 +276,7 @@ func (p *printer) appendExchange(v *View) {
 	p.appendWord(x.Err)
 }
 
+// appendEvent appends what a record with an Event says, or a line of stderr.
 func (p *printer) appendEvent(v *View) {
 	e := v.Event
 	p.appendWord(string(v.Kind))
@@ -313,10 +319,10 @@ func (p *printer) appendEvent(v *View) {
 	p.appendWord(e.Err)
 }
 
-// indent stands before lines that belong to the one above.
+// indent stands before lines that belong to the record of the line above.
 const indent = "              "
 
-// appendIndented appends a line of text, which may be long, below the line of a record.
+// appendIndented appends text, which may be long, as a line behind indent, made printable.
 func (p *printer) appendIndented(text []byte) {
 	p.buf = append(p.buf, indent...)
 	for piece := range splitText(text) {
@@ -326,6 +332,7 @@ func (p *printer) appendIndented(text []byte) {
 	p.buf = append(p.buf, '\n')
 }
 
+// appendHeaders appends a line for each value of the headers h, sorted by name, that begins with mark.
 func (p *printer) appendHeaders(mark string, h map[string][]string) {
 	names := make([]string, 0, len(h))
 	for name := range h {

@@ -9,39 +9,37 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Live holds records back to put them into the order of their numbers: for reorderTime at most, and maxReordered of them.
 const (
-	reorderTime  = 30 * time.Millisecond
-	maxReordered = 1000
+	reorderTime  = 30 * time.Millisecond // how long Live holds records back, to put them into the order of their numbers
+	maxReordered = 1000                  // how many records Live holds back at most for that
 )
 
-// pendingInterval is how often Live looks for requests that wait for an answer.
+// pendingInterval is how often Live looks for requests that wait for an answer. A request counts as one that waits
+// (status:pending) once it has waited this long.
 const pendingInterval = time.Second
 
-// maxWaitingRequests is how many requests without an answer Live knows. maxWaitingBytes is how long their lines may be together, in
-// bytes, where lines are kept.
 const (
-	maxWaitingRequests = 10_000
-	maxWaitingBytes    = 16 << 20
+	maxWaitingRequests = 10_000   // how many requests without an answer a liveView keeps at most
+	maxWaitingBytes    = 16 << 20 // how long the kept lines of these requests may be together, in bytes
 )
 
-// liveView is what a Viewer knows of a bridge that runs.
+// liveView is what Viewer.Live knows of a bridge that runs: the requests that wait for an answer.
 type liveView struct {
-	print        func(v *View, line []byte) error                 // prints a record if it is wanted
-	waiting      map[callDirection]map[jsonrpc.ID]*waitingRequest // by where they passed, and by id
-	waitingCount int                                              // requests in waiting
-	keepLines    bool                                             // lines are printed as they stand there: those of requests that wait may be needed
-	waitingBytes int                                              // of the lines that are kept
-	printPending bool                                             // a request is printed once it waits, and not when it comes
-	reprintLate  bool                                             // a request is printed again when it is late
+	print        func(v *View, line []byte) error                 // prints a record, with its line in the trace, if it is wanted
+	waiting      map[callDirection]map[jsonrpc.ID]*waitingRequest // the requests without an answer, by where they passed, and by id
+	waitingCount int                                              // how many requests are in waiting
+	keepLines    bool                                             // the lines of requests that wait are kept if printPending wants them later, because records are printed as they stand in the trace
+	waitingBytes int                                              // how long the kept lines are together
+	printPending bool                                             // a request is printed not when it comes, but once it has waited for pendingInterval
+	reprintLate  bool                                             // a request is printed again once it has waited for lateThreshold
 }
 
 // waitingRequest is a request without an answer.
 type waitingRequest struct {
 	record         trace.Record // without its Body
-	line           []byte       // nil: it is not kept
-	pendingPrinted bool         // it has waited for pendingInterval: if printPending wants it, it was printed
-	latePrinted    bool         // it has waited for lateThreshold: if reprintLate wants that, it was printed again
+	line           []byte       // its line in the trace; nil: it is not kept
+	pendingPrinted bool         // it has waited for pendingInterval, and was printed then if printPending wants that
+	latePrinted    bool         // it has waited for lateThreshold, and was printed then if reprintLate wants that
 }
 
 // Live prints records as they come, until in ends or ctx is done. in must end with ctx. The error is that of in, of ctx or of Out.
@@ -53,7 +51,7 @@ func (s *Viewer) Live(ctx context.Context, in io.Reader) error {
 	return s.follow(ctx, in)
 }
 
-// follow is Live where records have to be parsed.
+// follow prints records as they come, as Live does, and parses each of them.
 func (s *Viewer) follow(ctx context.Context, in io.Reader) error {
 	l := &liveView{print: s.newPrintFunc(), waiting: make(map[callDirection]map[jsonrpc.ID]*waitingRequest), keepLines: s.JSON, printPending: s.Filter.Has("status"), reprintLate: !s.JSON}
 	type item struct {
@@ -113,7 +111,8 @@ func (s *Viewer) follow(ctx context.Context, in io.Reader) error {
 	}
 }
 
-// addRecord notes which requests wait for an answer, and prints a record. A request is not printed yet if printPending.
+// addRecord takes the next record: it notes a request that waits for its answer, or that one waits no more, and prints the
+// record. With printPending, a request is printed later.
 func (l *liveView) addRecord(r *trace.Record, line []byte) error {
 	v := &View{Record: r}
 	switch r.Kind {
@@ -142,7 +141,8 @@ func (l *liveView) addRecord(r *trace.Record, line []byte) error {
 	return l.print(v, line)
 }
 
-// printEarlier prints a request that came before the viewer did.
+// printEarlier prints w, a request that came before the viewer did (Earlier), whose line is line. With printPending, one that
+// has not waited for pendingInterval is printed later.
 func (l *liveView) printEarlier(w *waitingRequest, line []byte) error {
 	v := &View{Record: &w.record, Pending: true, Waited: w.record.Duration}
 	if l.printPending && v.Waited < pendingInterval {
@@ -152,7 +152,8 @@ func (l *liveView) printEarlier(w *waitingRequest, line []byte) error {
 	return l.print(v, line)
 }
 
-// beginRequest notes a request that waits for its answer, unless there are too many.
+// beginRequest adds a request that waits for its answer to waiting, unless there are too many, and returns it in any case. line
+// is its line in the trace.
 func (l *liveView) beginRequest(r *trace.Record, line []byte) *waitingRequest {
 	w := &waitingRequest{record: *r}
 	dropLongFields(&w.record)
@@ -176,7 +177,8 @@ func (l *liveView) beginRequest(r *trace.Record, line []byte) *waitingRequest {
 	return w
 }
 
-// endRequest notes that a request waits no more. r ends the request, which went in direction dir.
+// endRequest takes the request with an id out of waiting: it waits no more. r is the record that ends it, and passed where the
+// request did; dir is the direction of the request.
 func (l *liveView) endRequest(r *trace.Record, dir string, id jsonrpc.ID) {
 	key := callDirection{r.Session, r.Hop, dir}
 	if own, w, ok := findRequest(l.waiting[key], id); ok {
@@ -189,7 +191,8 @@ func (l *liveView) endRequest(r *trace.Record, dir string, id jsonrpc.ID) {
 	}
 }
 
-// printWaiting prints requests that wait or are late by now, each once for either.
+// printWaiting prints the requests that have waited for pendingInterval (with printPending) or lateThreshold (with reprintLate)
+// by now, each once for either.
 func (l *liveView) printWaiting(now time.Time) error {
 	for _, all := range l.waiting {
 		for _, w := range all {

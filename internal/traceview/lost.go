@@ -13,29 +13,30 @@ type LossPlace string
 
 // The places.
 const (
-	AtBridge   LossPlace = "bridge"  // it was received, and nothing was made of it
-	AtServer   LossPlace = "server"  // the server has it, and has not answered
-	AtClient   LossPlace = "client"  // the client has it, and has not answered
-	AnswerLost LossPlace = "answer"  // the bridge has received its answer, and passed nothing on
+	AtBridge   LossPlace = "bridge"  // the bridge has received it, and not passed it on
+	AtServer   LossPlace = "server"  // it was sent to the server, which has not answered
+	AtClient   LossPlace = "client"  // it was sent to the client, which has not answered
+	AnswerLost LossPlace = "answer"  // the bridge has received the answer to it, and not passed that on
 	Discarded  LossPlace = "dropped" // the bridge says that it has dropped the message, and why
 
-	// Cancelled is a request that is not lost: its sender has cancelled it before it was answered.
+	// Cancelled is the place of a request that is not lost: its sender has cancelled it before it was answered.
 	Cancelled LossPlace = "cancelled"
 )
 
 // Loss is a message that got lost, or a request that nobody has answered. An answer that the bridge has made itself, to a
 // request that it has passed on, does not count as one.
 type Loss struct {
-	Place  LossPlace
-	Record trace.Record   // without its Body
-	Text   string         // what is known, in a sentence; not escaped
-	Path   []trace.Record // how far it came, Record first
+	Place  LossPlace      // where the message was lost
+	Record trace.Record   // that of the message, without its Body
+	Text   string         // what is known of the loss, in a sentence; not escaped
+	Path   []trace.Record // how far the message came: Record, and the records of what was made of it
 
-	cancelled bool          // the sender of the request, or the bridge, has cancelled it
-	dropped   *trace.Record // a Drop that this Loss tells of, too; nil: none
+	cancelled bool          // the request was cancelled, by its sender or by the bridge
+	dropped   *trace.Record // the record of a dropped answer of which this Loss tells, too; nil: none
 }
 
-// Lost returns what got lost, in the order of time; and then the dropped messages of which nothing else tells.
+// Lost returns the messages that got lost, and the requests that were cancelled or have no answer, in order of time; then the
+// dropped messages of which none of these tells.
 func (s *Correlation) Lost() []Loss {
 	var all []Loss
 	told := map[*trace.Record]bool{}
@@ -57,8 +58,8 @@ func (s *Correlation) Lost() []Loss {
 // Gaps returns how many records are missing in the trace, at least.
 func (s *Correlation) Gaps() uint64 { return s.lostRecords }
 
-// lossOf returns the Loss of a message, without its Record and with the rest of its Path; isLoss is false if it was not lost,
-// or another message tells of that.
+// lossOf returns the Loss of a message, without its Record and without the beginning of its Path, which is that Record. isLoss
+// is false if it was not lost, or the Loss of another message tells of it.
 func (s *Correlation) lossOf(st *passedMessage) (loss Loss, isLoss bool) {
 	if st.cancelled || st.answer != nil {
 		return s.peerLoss(st)
@@ -82,8 +83,8 @@ func (s *Correlation) lossOf(st *passedMessage) (loss Loss, isLoss bool) {
 	return loss, false
 }
 
-// peerLoss is lossOf for a message that is a cancelled request or has an answer: the request is lost if the peer to which it was
-// passed on has not answered it.
+// peerLoss returns, as lossOf does, the Loss of a message that has an answer or is cancelled: a received request that its peer
+// has not answered, though the bridge has, or its sender has cancelled it.
 func (s *Correlation) peerLoss(st *passedMessage) (loss Loss, isLoss bool) {
 	// subscriptions/listen has no answer to wait for.
 	if st.Kind != trace.Request || !isReceived(&st.Record) || st.Method == "subscriptions/listen" || st.answer != nil && st.answer.CauseSeq != 0 {
@@ -115,8 +116,9 @@ func (s *Correlation) peerLoss(st *passedMessage) (loss Loss, isLoss bool) {
 	return loss, true
 }
 
-// silenceText says that farPeer has not answered a request that was passed on to it. If its process has ended by the time until,
-// that is named as the reason.
+// silenceText says that farPeer ("client" or "server") has not answered the request st, which was passed on to it, for the time
+// within; or that the bridge has cancelled the request. If farPeer's process has ended before the time until, that is named as
+// the reason.
 func (s *Correlation) silenceText(st *passedMessage, farPeer, within string, until time.Time) string {
 	if st.cancelled {
 		return fmt.Sprintf("by the bridge, after %s in which the %s has not answered it", within, farPeer)
@@ -128,8 +130,8 @@ func (s *Correlation) silenceText(st *passedMessage, farPeer, within string, unt
 	return fmt.Sprintf("passed on to the %s, which has not answered within %s", farPeer, within)
 }
 
-// exitAfter returns the end of the process that had a request, between the request and the time until; nil: the trace has none, or
-// the bridge has asked for that end. The process is known by its server and session.
+// exitAfter returns the record of the end of the process to which the request st went, if it ended between then and the time
+// until; nil: the trace has none, or the bridge has asked for that end. The process is known by its server and session.
 func (s *Correlation) exitAfter(st *passedMessage, until time.Time) *trace.Record {
 	for i := range s.unexpectedExits {
 		exit := &s.unexpectedExits[i]
@@ -140,8 +142,8 @@ func (s *Correlation) exitAfter(st *passedMessage, until time.Time) *trace.Recor
 	return nil
 }
 
-// forwardedRequest returns the request that the bridge has made of a received one; nil: there is none. If it has made several, that is
-// the last one.
+// forwardedRequest returns the request that the bridge has made of the received request st, and sent on; nil: there is none. If
+// it has made several, that is the last one.
 func (st *passedMessage) forwardedRequest() (passed *passedMessage) {
 	for _, made := range st.derived {
 		if made.Kind == trace.Request && made.Dir == st.Dir {
@@ -151,7 +153,8 @@ func (st *passedMessage) forwardedRequest() (passed *passedMessage) {
 	return passed
 }
 
-// receivedLoss says how far a received request without an answer came.
+// receivedLoss returns the Loss of a received request without an answer: how far it came. nearPeer is the peer that has sent it
+// ("client" or "server"), and farPeer the other.
 func (s *Correlation) receivedLoss(st *passedMessage, nearPeer, farPeer string) Loss {
 	within := roundedDuration(s.waitTime(st))
 	for _, passed := range st.derived {
@@ -179,8 +182,8 @@ func (s *Correlation) receivedLoss(st *passedMessage, nearPeer, farPeer string) 
 	return Loss{Place: AtBridge, Text: fmt.Sprintf("received from the %s, neither passed on to the %s nor answered within %s", nearPeer, farPeer, within)}
 }
 
-// isReportedWithRequest reports whether the Loss of a request tells of a dropped message, too: the message is the answer to what the
-// bridge has made of that request, and the request has no answer.
+// isReportedWithRequest reports whether the Loss of a request tells of the dropped message st, too: st is the answer to what
+// the bridge has made of that request, which has no answer itself.
 func (s *Correlation) isReportedWithRequest(st *passedMessage) bool {
 	if st.Kind != trace.Response || st.request == nil || st.request.CauseSeq == 0 {
 		return false
@@ -189,7 +192,8 @@ func (s *Correlation) isReportedWithRequest(st *passedMessage) bool {
 	return asked != nil && asked.Kind == trace.Request && isReceived(&asked.Record) && asked.answer == nil && !asked.cancelled && asked.dropRecord == nil
 }
 
-// isRightlyKept reports whether a received message is one that the bridge rightly does not pass on.
+// isRightlyKept reports whether the received message st is one that the bridge rightly does not pass on, such as
+// notifications/initialized, or whose loss the Loss of a request tells.
 func (s *Correlation) isRightlyKept(st *passedMessage) bool {
 	switch {
 	case st.Method == "notifications/initialized" || st.Method == "notifications/cancelled":
@@ -205,12 +209,13 @@ func (s *Correlation) isRightlyKept(st *passedMessage) bool {
 	return st.request.CauseSeq == 0 || asked == nil || asked.answer != nil || asked.cancelled || asked.Kind == trace.Request
 }
 
-// isReceived reports whether the bridge has received a message, and not sent it.
+// isReceived reports whether r is of a message that the bridge has received, and not of one that it has sent.
 func isReceived(r *trace.Record) bool {
 	return r.Hop == trace.Downstream && r.Dir == trace.ToServer || r.Hop == trace.Upstream && r.Dir == trace.ToClient
 }
 
-// peerNames returns "client" or "server": who is at the end of the bridge where a message passed, and who is at the other end.
+// peerNames returns the names, "client" or "server", of the peer at the end of the bridge where a message passed, and of the
+// one at the other end.
 func peerNames(r *trace.Record) (nearPeer, farPeer string) {
 	if r.Hop == trace.Downstream {
 		return "client", "server"
@@ -218,6 +223,7 @@ func peerNames(r *trace.Record) (nearPeer, farPeer string) {
 	return "server", "client"
 }
 
+// lossPlaceOf returns AtClient for "client", else AtServer.
 func lossPlaceOf(peer string) LossPlace {
 	if peer == "client" {
 		return AtClient
@@ -225,7 +231,7 @@ func lossPlaceOf(peer string) LossPlace {
 	return AtServer
 }
 
-// roundedDuration returns a duration as people write it.
+// roundedDuration returns a duration as people write it, with about three digits: "1.23s", "45ms".
 func roundedDuration(d time.Duration) string {
 	switch {
 	case d >= 10*time.Second:

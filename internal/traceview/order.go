@@ -13,10 +13,10 @@ const maxReorderedBytes = 8 << 20
 // what happens at the same time is written in any order, the record of a request perhaps after that of
 // its answer.
 type reorderer struct {
-	maxItems int                                      // how many records are held back at most; 0: none, so the order stays
+	maxItems int                                      // how many records are held back at most; 0: none, so they keep their order
 	emit     func(r *trace.Record, line []byte) error // takes the records in order
-	items    []heldRecord                             // that are held back, in the order of their numbers
-	bytes    int                                      // of their lines
+	items    []heldRecord                             // the records that are held back, in the order of their numbers
+	bytes    int                                      // how long the lines of items are together
 }
 
 // heldRecord is a record, and its line in the trace.
@@ -25,7 +25,8 @@ type heldRecord struct {
 	line   []byte
 }
 
-// add takes the next record. A record without a number keeps its place: nothing moves past it.
+// add takes the next record, and emits the first one held back if there are too many. A record without a number (Seq 0) keeps
+// its place: nothing moves past it.
 func (o *reorderer) add(r *trace.Record, line []byte) error {
 	if r.Seq == 0 {
 		if err := o.flush(); err != nil {
@@ -50,7 +51,7 @@ func (o *reorderer) add(r *trace.Record, line []byte) error {
 	return nil
 }
 
-// flush emits what was held back.
+// flush emits all records that are held back.
 func (o *reorderer) flush() error {
 	for i := range o.items {
 		if err := o.emit(&o.items[i].record, o.items[i].line); err != nil {

@@ -21,33 +21,39 @@ import (
 
 // otlpSpan is a span in the JSON of OTLP. The numbers of 64 bits are strings there.
 type otlpSpan struct {
-	Trace  string     `json:"traceId"`
-	ID     string     `json:"spanId"`
-	Parent string     `json:"parentSpanId,omitempty"`
-	Name   string     `json:"name"`
-	Kind   int        `json:"kind"` // 2: SERVER, 3: CLIENT
-	Start  string     `json:"startTimeUnixNano"`
-	End    string     `json:"endTimeUnixNano"`
-	Attrs  []otlpAttr `json:"attributes"`
-	Status otlpStatus `json:"status"`
+	Trace  string     `json:"traceId"`                // id of the trace that the span belongs to, in hexadecimal
+	ID     string     `json:"spanId"`                 // id of the span, in hexadecimal
+	Parent string     `json:"parentSpanId,omitempty"` // id of the span above, in hexadecimal; "": there is none
+	Name   string     `json:"name"`                   // the method; of a tool or prompt also its name
+	Kind   int        `json:"kind"`                   // 2 (SERVER): the bridge has received the request; 3 (CLIENT): it has sent it
+	Start  string     `json:"startTimeUnixNano"`      // when the request passed, in nanoseconds since 1970
+	End    string     `json:"endTimeUnixNano"`        // when its answer passed, or the trace ends, in nanoseconds since 1970
+	Attrs  []otlpAttr `json:"attributes"`             // attributes, such as the tool
+	Status otlpStatus `json:"status"`                 // whether the request failed
 }
 
+// otlpStatus is the status of a span.
 type otlpStatus struct {
-	Code    int    `json:"code,omitempty"` // 2: an error
-	Message string `json:"message,omitempty"`
+	Code    int    `json:"code,omitempty"`    // 2: the request failed or has no answer; 0: it did not fail
+	Message string `json:"message,omitempty"` // why, if there is no answer; "": nothing is said
 }
 
+// otlpAttr is an attribute of a span.
 type otlpAttr struct {
-	Key   string `json:"key"`
-	Value any    `json:"value"`
+	Key   string `json:"key"`   // its name
+	Value any    `json:"value"` // its value, as stringAttr makes it
 }
 
+// stringAttr returns an attribute whose value is a string.
 func stringAttr(key, value string) otlpAttr {
 	return otlpAttr{key, map[string]string{"stringValue": validText([]byte(value))}}
 }
 
 // spanContext is the ids of the span of a request, in hexadecimal.
-type spanContext struct{ trace, span string }
+type spanContext struct {
+	trace string // id of the trace
+	span  string // id of the span
+}
 
 // exportOTLP writes a span for each request at each end of the bridge.
 func exportOTLP(w io.Writer, records iter.Seq[*View]) error {
@@ -74,7 +80,8 @@ func exportOTLP(w io.Writer, records iter.Seq[*View]) error {
 	return out.Flush()
 }
 
-// spanOf returns the span of a request. known are the spans of earlier requests by their Seq: it adds this one.
+// spanOf returns the span of a request. known are the ids of the spans of earlier requests, by their Seq: it adds those of this
+// one.
 func spanOf(v *View, known map[uint64]spanContext) otlpSpan {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d %d %s", v.Time.UnixNano(), v.Seq, v.Session))
 	ids := spanContext{hex.EncodeToString(sum[:16]), hex.EncodeToString(sum[16:24])}
@@ -120,8 +127,8 @@ func spanOf(v *View, known map[uint64]spanContext) otlpSpan {
 	return s
 }
 
-// unixNanos returns the nanoseconds since 1970. Times before 1970, or too late for Time.UnixNano, become the first or last second
-// that can be told.
+// unixNanos returns the nanoseconds since 1970 as a decimal number. Times before 1970, or too late for Time.UnixNano, become
+// the first or last second that can be told.
 func unixNanos(t time.Time) string {
 	seconds := min(max(t.Unix(), 0), math.MaxInt64/int64(time.Second)-1)
 	n := time.Unix(seconds, 0).UnixNano()
@@ -131,7 +138,8 @@ func unixNanos(t time.Time) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// traceparent matches a traceparent of W3C trace context as a JSON string, but not with the version ff, which is not allowed.
+// traceparent matches the JSON string of a traceparent (W3C trace context), and has groups for the ids of trace and span. It
+// matches no version ff, which is not allowed.
 var traceparent = lazyregexp.New(`^"(?:[0-9a-e][0-9a-f]|f[0-9a-e])-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}"$`)
 
 // parentOf returns the span that a request names as its parent (params._meta.traceparent); zero: it names none.

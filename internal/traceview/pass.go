@@ -9,14 +9,15 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
-// copyBufferSize is the length in bytes of the longest line that copyLines hands on without parsing.
+// copyBufferSize is the length in bytes of the longest line that copyLines copies without parsing.
 const copyBufferSize = 256 << 10
 
-// isUnfiltered reports whether all records are wanted as they stand there, so that they need not be parsed.
+// isUnfiltered reports whether all records are to be written as they stand in the trace, so that they need not be parsed.
 func (s *Viewer) isUnfiltered() bool { return s.JSON && !s.Terminal && len(s.Filter.groups) == 0 }
 
-// copyLines prints the lines of a running bridge without parsing them, because that costs several times what it costs the bridge to
-// make them. From the first line on that does not begin with trace.LinePrefix, or is too long, it parses all lines.
+// copyLines writes the lines of a running bridge to Out without parsing them, because that costs several times what it costs
+// the bridge to make them. From the first line on that does not begin with trace.LinePrefix, or is too long, it parses all
+// lines.
 func (s *Viewer) copyLines(in io.Reader) error {
 	r := bufio.NewReaderSize(in, copyBufferSize)
 	passed := false
@@ -54,8 +55,8 @@ func (s *Viewer) copyLines(in io.Reader) error {
 	}
 }
 
-// recordLinesLength returns the length of the whole lines at the beginning of text that begin with trace.LinePrefix. They are handed
-// on together, because one by one costs more.
+// recordLinesLength returns the length of the whole lines at the beginning of text that all begin with trace.LinePrefix.
+// copyLines writes them together, because one by one costs more.
 func recordLinesLength(text []byte) (length int) {
 	for bytes.HasPrefix(text[length:], []byte(trace.LinePrefix)) {
 		n := bytes.IndexByte(text[length:], '\n')
@@ -67,7 +68,7 @@ func recordLinesLength(text []byte) (length int) {
 	return length
 }
 
-// parseAndPrint is the rest of copyLines with parsing: it prints the lines that are records, and warns of others.
+// parseAndPrint does the rest of what copyLines does: it parses each line, writes those that are records, and warns of others.
 func (s *Viewer) parseAndPrint(in io.Reader) error {
 	err := s.eachRecord(in, true, func(_ *trace.Record, line []byte) error {
 		if err := s.printJSON(line); err != nil {

@@ -10,20 +10,19 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
-// What bodies keep: how many bytes of text, and of how many messages.
 const (
-	maxBodyBytes = 64 << 20
-	maxBodyCount = 20_000
+	maxBodyBytes = 64 << 20 // how long the texts that bodies keep may be together, in bytes
+	maxBodyCount = 20_000   // of how many messages bodies keep the text
 )
 
-// bodies are those of the latest received messages: the bridge may still make others of them.
+// bodies keeps the texts of the latest received messages, to be shown beside messages that the bridge makes of them later.
 type bodies struct {
-	kept  map[uint64]*trace.Body // by Seq
-	order []uint64               // Seq of those in kept, the oldest first
-	bytes int                    // of their texts
+	kept  map[uint64]*trace.Body // by trace.Record.Seq of the message
+	order []uint64               // the keys of kept, the oldest first
+	bytes int                    // how long the texts in kept are together
 }
 
-// add keeps a copy of the Body of a record, if it is a received message.
+// add keeps a copy of the Body of a record, if it is of a received message with a text. The oldest ones make room.
 func (b *bodies) add(r *trace.Record) {
 	if !r.Kind.IsMessage() || r.CauseSeq != 0 || r.Seq == 0 || r.Body.Text == nil {
 		return
@@ -49,7 +48,8 @@ func (b *bodies) add(r *trace.Record) {
 // bodyOf returns the Body of the message with this Seq; nil: it is not kept.
 func (b *bodies) bodyOf(seq uint64) *trace.Body { return b.kept[seq] }
 
-// appendSideBySide appends two messages side by side, with what differs marked.
+// appendSideBySide appends two messages, one received (in) and the one made of it (out), side by side, with what differs
+// marked.
 func (p *printer) appendSideBySide(in, out *trace.Body) {
 	a, b := bodyText(in), bodyText(out)
 	left, right := diff(a, b)
@@ -81,14 +81,14 @@ func (p *printer) appendSideBySide(in, out *trace.Body) {
 	}
 }
 
-// wrappedRow is a line of a column; width is how many characters it shows.
+// wrappedRow is a line of one of the two columns of appendSideBySide.
 type wrappedRow struct {
-	text  []byte
-	width int
+	text  []byte // with the escape sequences of colours
+	width int    // how many characters it shows
 }
 
-// wrapText breaks a text into rows, with its spans marked: by colour, or without Color by opening and closing. A row is good until the
-// next one is asked for.
+// wrapText breaks a text into rows of width characters. Its parts spans are marked: by colour, or without Color by opening and
+// closing around them. A row is good until the next one is asked for.
 func (p *printer) wrapText(text []byte, spans []textRange, width int, opening, closing string) iter.Seq[wrappedRow] {
 	return func(yield func(wrappedRow) bool) {
 		w := textWrapper{width: width, yield: yield}
@@ -119,21 +119,22 @@ func (p *printer) wrapText(text []byte, spans []textRange, width int, opening, c
 	}
 }
 
-// textWrapper fills rows.
+// textWrapper breaks text into rows for wrapText.
 type textWrapper struct {
 	width   int                   // characters of a row
 	yield   func(wrappedRow) bool // takes a full row; false: no more is wanted
-	line    wrappedRow            // that is being filled
-	inverse bool                  // the colour inverse is on
+	line    wrappedRow            // the row that is being filled
+	inverse bool                  // the text that follows is shown inverse
 }
 
-// setColour begins or ends a colour.
+// setColour begins the colour inverse, or ends it (resetColor).
 func (w *textWrapper) setColour(colour string) {
 	w.inverse = colour == inverse
 	w.line.text = append(w.line.text, colour...)
 }
 
-// appendText appends text; false: no more is wanted. A colour ends with its row, and begins again in the next one.
+// appendText appends text, made printable, and yields each row that is full; false: no more is wanted. A colour ends with its
+// row, and begins again in the next one.
 func (w *textWrapper) appendText(text []byte) bool {
 	for piece := range splitText(text) {
 		for _, r := range printable.Text(piece) {

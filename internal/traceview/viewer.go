@@ -14,23 +14,23 @@ import (
 // Viewer reads a trace and writes what is wanted of it. It must not be used concurrently.
 type Viewer struct {
 	Out      *bufio.Writer // the caller flushes it; Live does so itself
-	Err      io.Writer     // gets warnings: lines that could not be read, missing records
-	Terminal bool          // Out is shown on a terminal
+	Err      io.Writer     // gets the warnings: of lines that could not be read, and of missing records
+	Terminal bool          // Out is shown on a terminal: colours are used, and control characters in JSON escaped
 	Width    int           // of the terminal, in characters; 0: not known
 
-	Filter    Filter
-	Verbose   int  // 1: with bodies; more: both ends side by side
-	JSON      bool // records as they stand in the trace
-	Exchanges bool // also HTTP exchanges and streams
+	Filter    Filter // which records are wanted
+	Verbose   int    // 0: a line for each record; 1: also its body; more: both ends of a message side by side
+	JSON      bool   // records are written as they stand in the trace
+	Exchanges bool   // HTTP exchanges and streams are shown, too
 }
 
-// reorderWindow is how many records PrintAll holds back, to put them into the order of their numbers.
+// reorderWindow is how many records PrintAll holds back at most, to put them into the order of their numbers.
 const reorderWindow = 64
 
-// ErrNoTrace says that a file has no record in it, but other lines.
+// ErrNoTrace says that a file has lines, but no record in any of them.
 var ErrNoTrace = errors.New("no line of it is a record of a trace")
 
-// ReadAll reads a whole trace, and warns of lines that are no records.
+// ReadAll reads a whole trace, and returns which of its records belong together. It warns of lines that are no records.
 func (s *Viewer) ReadAll(in io.Reader) (*Correlation, error) {
 	var correlation Correlation
 	err := s.eachRecord(in, true, func(r *trace.Record, _ []byte) error { correlation.Add(r); return nil })
@@ -38,7 +38,8 @@ func (s *Viewer) ReadAll(in io.Reader) (*Correlation, error) {
 	return &correlation, err
 }
 
-// PrintAll reads a trace once more, from its beginning, and prints its records. ReadAll has returned correlation.
+// PrintAll prints the records of a trace that are wanted. It reads the trace from its beginning, after ReadAll, which has
+// returned correlation.
 func (s *Viewer) PrintAll(in io.Reader, correlation *Correlation) error {
 	print := s.newPrintFunc()
 	o := reorderer{maxItems: reorderWindow, emit: func(r *trace.Record, line []byte) error { return print(correlation.View(r), line) }}
@@ -51,7 +52,8 @@ func (s *Viewer) PrintAll(in io.Reader, correlation *Correlation) error {
 	return o.flush()
 }
 
-// PrintLost prints what got lost, and requests that their senders have cancelled. n is how many messages got lost.
+// PrintLost prints what got lost, as correlation tells, and requests that their senders have cancelled, as far as Filter wants
+// them. n is how many messages got lost.
 func (s *Viewer) PrintLost(correlation *Correlation) (n int, err error) {
 	p := printer{Out: s.Out, Color: s.Terminal}
 	cancelled := 0
@@ -81,7 +83,7 @@ func (s *Viewer) PrintLost(correlation *Correlation) (n int, err error) {
 	return n, err
 }
 
-// printLoss prints a Loss: how far the message came, and what is known; or as JSON.
+// printLoss prints a Loss: the records of its Path and its Text; with JSON, one object.
 func (s *Viewer) printLoss(p *printer, correlation *Correlation, loss *Loss) error {
 	if s.JSON {
 		line, err := json.Marshal(map[string]any{
@@ -105,7 +107,8 @@ func (s *Viewer) printLoss(p *printer, correlation *Correlation, loss *Loss) err
 	return err
 }
 
-// Export reads a trace once more, from its beginning, and writes its records in one of Formats. ReadAll has returned correlation.
+// Export writes the records of a trace that are wanted in a format, one of Formats. It reads the trace from its beginning,
+// after ReadAll, which has returned correlation.
 func (s *Viewer) Export(in io.Reader, correlation *Correlation, format string) error {
 	var wrong error
 	err := export(s.Out, format, func(yield func(*View) bool) {
@@ -125,7 +128,8 @@ func (s *Viewer) Export(in io.Reader, correlation *Correlation, format string) e
 // errEnough ends eachRecord when the export has failed: its own error tells why.
 var errEnough = errors.New("no more is wanted")
 
-// newPrintFunc returns a function that prints a record if it is wanted. line is the record as it stands in the trace.
+// newPrintFunc returns a function that prints v unless Filter or the other options leave it out. line is the record as it
+// stands in the trace.
 func (s *Viewer) newPrintFunc() func(v *View, line []byte) error {
 	p := &printer{
 		Out: s.Out, Color: s.Terminal, Bodies: s.Verbose == 1, SideBySide: s.Verbose > 1, Exchanges: s.Exchanges, Width: s.Width,
@@ -146,7 +150,7 @@ func (s *Viewer) newPrintFunc() func(v *View, line []byte) error {
 	}
 }
 
-// printJSON writes a line of JSON.
+// printJSON writes a line of JSON and a line feed to Out.
 func (s *Viewer) printJSON(line []byte) error {
 	if s.Terminal {
 		line = printable.AppendJSON(nil, line)
@@ -157,8 +161,9 @@ func (s *Viewer) printJSON(line []byte) error {
 	return s.Out.WriteByte('\n')
 }
 
-// eachRecord calls f for every record, until f returns an error. With warn, it tells Err of lines that are no records, of the first
-// few one by one. The error is that of f, of in, or ErrNoTrace.
+// eachRecord calls f for every record of in, with the line that has it, until f returns an error. With warn, it tells Err of
+// lines that are no records: of the first five one by one, then how many more there are. The error is that of f, of in, or
+// ErrNoTrace.
 func (s *Viewer) eachRecord(in io.Reader, warn bool, f func(r *trace.Record, line []byte) error) error {
 	const most = 5
 	lines := trace.NewReader(in)
