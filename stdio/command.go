@@ -14,8 +14,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
 
-// exitGrace is how long a child that has closed its stdout may take to exit
-// before it is reported without an exit status. It has ended in any case.
+// exitGrace is how long a child that has closed its stdout may take to exit: after
+// that Receive reports its end without an exit status.
 const exitGrace = time.Second
 
 // Command is a bridge.Dialer that starts a child process and talks to it over
@@ -28,8 +28,8 @@ type Command struct {
 	// Options are those of the Conn; its Peer is Server, whatever they say.
 	Options Options
 
-	// OnStart is told the process id of each child that was started; nil:
-	// nobody is told. Dial calls it.
+	// OnStart is called by Dial with the process id of each child that was started;
+	// nil: nobody is told.
 	OnStart func(pid int)
 }
 
@@ -54,20 +54,22 @@ func (c *Command) Dial(ctx context.Context) (bridge.Conn, error) {
 	return child, nil
 }
 
-// childConn is the Conn to a child.
+// childConn is the bridge.Conn to a child process, over its stdin and stdout.
 type childConn struct {
 	*Conn
-	name    string // of the server, for errors: Spec.Name, or Spec.Path if that is empty
-	process *supervisor.Process
-	exitErr error // what Receive returns after the end of stdout; only Receive uses it
+	name    string              // what errors call the server: Spec.Name, or Spec.Path if that is empty
+	process *supervisor.Process // the child
+	exitErr error               // what Receive returns after the end of stdout; nil: that is not known yet. Only Receive uses it
 }
 
-// Receive implements bridge.Conn.
+// Receive implements bridge.Conn; Command.Dial says how it ends.
 func (c *childConn) Receive(ctx context.Context, sink bridge.Sink) error {
 	return c.receive(ctx, sink, nil, c.explain)
 }
 
-// explain says what the end of stdout means.
+// explain returns the error of Receive where reading stdout has ended with err: ctx's
+// own, io.EOF after Close, the *ExitError after the end of stdout, and any other with
+// the server's name.
 func (c *childConn) explain(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -86,7 +88,7 @@ func (c *childConn) explain(ctx context.Context, err error) error {
 	return c.exitErr
 }
 
-// Send implements bridge.Conn.
+// Send implements bridge.Conn. Its errors, but for ctx's, name the server.
 func (c *childConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	err := c.Conn.Send(ctx, m)
 	if err != nil && ctx.Err() == nil {
@@ -95,14 +97,17 @@ func (c *childConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	return err
 }
 
-// Kill ends the child at once, and returns when it has ended. It does not close the Conn:
-// Receive tells of the end.
+// Kill kills the child process without the gentler steps, and returns when it has
+// ended. It does not close the Conn: Receive tells of the end.
 func (c *childConn) Kill() error { return c.process.Kill() }
 
+// errStdoutClosed is the Err of an ExitError for a child that has closed its stdout
+// and has not exited within exitGrace.
 var errStdoutClosed = errors.New("closed its stdout")
 
-// findEndReason finds out why stdout is at its end. Mostly the process exits a moment
-// later, and the error tells how. findEndReason returns nil if ctx ends first.
+// findEndReason finds out why stdout is at its end. It waits for the process to exit,
+// no longer than exitGrace, and returns an *ExitError; io.EOF if the Conn was closed;
+// nil if ctx ends first.
 func (c *childConn) findEndReason(ctx context.Context) error {
 	grace := time.NewTimer(exitGrace)
 	defer grace.Stop()
@@ -121,8 +126,9 @@ func (c *childConn) findEndReason(ctx context.Context) error {
 	return e
 }
 
-// stop is the closer of the Conn. It stops the process, and reads stdout meanwhile: a child
-// that is blocked in a write would not see that its stdin has ended.
+// stop is the closer of the Conn: it stops the process, and returns the error of that.
+// It reads stdout meanwhile, and drops what comes: a child that is blocked in a write
+// would not see that its stdin has ended.
 func (c *childConn) stop() error {
 	c.in.mu.Lock() // Receive reads no more; what still comes from stdout is ours
 	defer c.in.mu.Unlock()
@@ -140,17 +146,20 @@ func (c *childConn) stop() error {
 	return err
 }
 
-// ExitError says how a child ended that was not asked to.
+// ExitError is the error of Receive after a child has ended, or has closed its stdout,
+// without being told to.
 type ExitError struct {
-	Name   string   // of the server
-	Err    error    // how its process ended; nil for exit status 0
+	Name   string   // what errors call the server
+	Err    error    // how the process has ended (Process.ExitError), or that it has only closed its stdout; nil: exit status 0
 	Stderr []string // the last lines that it wrote to stderr, oldest first
 }
 
-// maxStderrText bounds the part of an error that quotes stderr, in bytes.
+// maxStderrText is how many bytes of the child's stderr the text of an ExitError
+// quotes at most.
 const maxStderrText = 1000
 
-// Error returns one line, of bounded length, that may be shown to the client.
+// Error says in one line, of bounded length, that the server has ended, how, and what
+// its last lines of stderr were. It may be shown to the client.
 func (e *ExitError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "server %q ended: ", e.Name)
@@ -170,10 +179,12 @@ func (e *ExitError) Error() string {
 // end by itself when its work is done (mux.Mux asks that).
 func (e *ExitError) Success() bool { return e.Err == nil }
 
-// Unwrap returns Err.
+// Unwrap returns Err, which may be nil.
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// joinLastLines joins the last lines that fit into max bytes, each character printable.
+// joinLastLines joins as many of the last lines as fit into max bytes, the first of
+// these perhaps cut. Empty lines are left out, and what is not printable becomes a
+// blank.
 func joinLastLines(lines []string, max int) string {
 	var kept []string
 	for i := len(lines) - 1; i >= 0 && max > 0; i-- {

@@ -14,27 +14,29 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// defaultMaxMessageSize is the largest message in bytes, unless Options say otherwise (J9).
+// defaultMaxMessageSize is the longest line that is received, in bytes, unless Options
+// say otherwise (J9).
 const defaultMaxMessageSize = 64 << 20
 
 // maxBatch is how many messages a client's batch may have (LI9).
 const maxBatch = 50
 
-// PeerRole says who is at the other end: what is done about invalid input differs.
+// PeerRole says whether the peer of a Conn is a server or a client: what is done about
+// invalid input differs.
 type PeerRole uint8
 
 const (
-	// Server: many print banners and logs between their messages. Such lines
-	// are skipped (ST4).
+	// Server: the peer is a server. Many print banners and logs between their
+	// messages; such lines are skipped (ST4).
 	Server PeerRole = iota
-	// Client: whatever it writes is meant as a message; it is told what was
-	// wrong with it (J4).
+	// Client: the peer is a client. Whatever it writes is meant as a message; it is
+	// told what was wrong with it (J4).
 	Client
 )
 
 // Options tune a Conn. The zero value works.
 type Options struct {
-	// Peer is what is at the other end.
+	// Peer says whether the other end is a server or a client.
 	Peer PeerRole
 
 	// MaxMessageSize is the longest line that is received, in bytes; 0 means
@@ -51,43 +53,44 @@ type Options struct {
 	// to initialize passes through Send. Servers always may. Receive calls it.
 	AcceptBatch func() bool
 
-	// OnNoise is told of each line, or element of a batch, that was no valid
-	// message: the size of its line in bytes and what was wrong, never its
-	// content. Receive calls it, so it must not wait for the Conn; nil is fine.
+	// OnNoise is told of each line, or element of a batch, that is not handed on
+	// because it was no valid message or too long: the size of its line in bytes and
+	// what was wrong, never its content. Receive calls it, so it must not wait for the
+	// Conn; nil: nobody is told.
 	OnNoise func(size int, reason string)
 }
 
 // Conn is a bridge.Conn over two byte streams. An array is received as the
 // single messages in it; arrays are never sent.
 type Conn struct {
-	opts         Options
-	in           incoming
-	out          outgoing
-	client       clientState
-	skippedCount atomic.Int64 // how often input was no valid message
+	opts         Options      // as given, with the defaults filled in
+	in           incoming     // for receiving
+	out          outgoing     // for sending
+	client       clientState  // used if the peer is a client
+	skippedCount atomic.Int64 // how many lines, or elements of a batch, were not handed on
 
-	refusals refusals
-	end      ending
-	closer   func() error // runs once, however often it is called
+	refusals refusals     // error responses that wait for a server to read them
+	end      ending       // how and when the conversation ends
+	closer   func() error // the caller's, which ends the streams; runs once, however often it is called
 }
 
-// incoming is what the peer sends.
+// incoming is the part of a Conn that receives from the peer.
 type incoming struct {
-	src source
+	src source // where the bytes come from
 
 	// mu is held while a line is read and taken apart, never while a message is
 	// handed on. The closer holds mu while it reads the rest of the stream.
 	mu           sync.Mutex
-	lines        lines
-	pending      []jsonrpc.Message // were read, and no Sink has taken them yet
+	lines        lines             // cuts the bytes into lines
+	pending      []jsonrpc.Message // received messages that no Sink has taken yet, in order
 	firstRefused bool              // a Sink has refused pending[0]: the next Receive offers it again, even if its ctx is done
 }
 
-// clientState is what a Conn has to know of the messages that it has carried to and
-// from a client.
+// clientState is what a Conn to a client has learnt from the messages that passed.
 type clientState struct {
+	// the protocol version that was negotiated: whether the client may send batches
 	revision       clientstate.NegotiatedVersion
-	serverRequests clientstate.ServerRequests
+	serverRequests clientstate.ServerRequests // the server's requests that the client has not answered
 }
 
 // NewConn returns a Conn that reads lines from r and writes lines to w. Close
@@ -105,7 +108,8 @@ func NewConn(r io.Reader, w io.Writer, closer func() error, opts Options) *Conn 
 	return newConn(r, w, closer, opts, false)
 }
 
-// newConn is NewConn. mayAbandon is that of newSource.
+// newConn is NewConn. mayAbandon says that Close need not wait for a blocked read of r
+// that nothing can end.
 func newConn(r io.Reader, w io.Writer, closer func() error, opts Options, mayAbandon bool) *Conn {
 	if opts.MaxMessageSize <= 0 {
 		opts.MaxMessageSize = defaultMaxMessageSize
@@ -128,8 +132,9 @@ func (c *Conn) Receive(ctx context.Context, sink bridge.Sink) error {
 	return c.receive(ctx, sink, nil, nil)
 }
 
-// receive is Receive. hungUp is the peerEndErr of bridge.NewStallWatch. explain returns the
-// error of Receive for the one with which the stream has ended. Both may be nil.
+// receive is Receive. hungUp is the peerEndErr of bridge.NewStallWatch. explain is
+// given ctx and the error with which the stream has ended, and returns that of
+// Receive. Both may be nil.
 func (c *Conn) receive(ctx context.Context, sink bridge.Sink, hungUp func() error, explain func(context.Context, error) error) error {
 	sendCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -154,9 +159,9 @@ func (c *Conn) receive(ctx context.Context, sink bridge.Sink, hungUp func() erro
 	}
 }
 
-// awaitLine waits until there is something to hand on. What is done between two waits is in
-// functions of its own: a goroutine that waits here should need little stack, as there are
-// as many as there are sessions.
+// awaitLine waits until there is a line or a pending message. What is done between two
+// waits is in functions of its own: a goroutine that waits here should need little
+// stack, as there are as many as there are sessions.
 func (c *Conn) awaitLine(ctx context.Context) error {
 	c.in.mu.Lock()
 	defer c.in.mu.Unlock()
@@ -173,7 +178,9 @@ func (c *Conn) awaitLine(ctx context.Context) error {
 	}
 }
 
-// receiveError returns the error of Receive for an error of lines; nil: there is a line.
+// receiveError returns the error of Receive for err, an error of lines: the reason for
+// the end, where the Conn or ctx has ended. nil for nil. A client for whose line there
+// is no memory is told so, and the Conn ends.
 func (c *Conn) receiveError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -187,8 +194,9 @@ func (c *Conn) receiveError(ctx context.Context, err error) error {
 	return err
 }
 
-// deliverFirst hands on the message that awaitLine has found, if the line has one. bySink says that err is
-// sink's.
+// deliverFirst takes the first message, out of the line that awaitLine has found or
+// out of pending, and hands it to sink, if there is one. A message that sink refuses
+// stays the first. bySink says that err is sink's.
 //
 //go:noinline
 func (c *Conn) deliverFirst(ctx context.Context, sink bridge.Sink, watch *bridge.StallWatch) (err error, bySink bool) {
@@ -206,7 +214,9 @@ func (c *Conn) deliverFirst(ctx context.Context, sink bridge.Sink, watch *bridge
 	return c.end.err, false // Close has ended the Send
 }
 
-// takeFirst takes the first message out; the zero Message: there is none in the line.
+// takeFirst takes the first message out of pending, or else out of the line that
+// awaitLine has found; the zero Message: the line has none, or it has several, which
+// are pending now.
 func (c *Conn) takeFirst(ctx context.Context) (jsonrpc.Message, error) {
 	c.in.mu.Lock()
 	defer c.in.mu.Unlock()
@@ -238,31 +248,34 @@ func (c *Conn) Close(reason error) error {
 	return c.closer()
 }
 
-// abort ends the conversation for the reason err, and what the streams lead to.
+// abort ends the conversation for the reason err: it ends all calls, and calls closer.
 func (c *Conn) abort(err error) {
 	c.fail(err)
 	c.end.close()
 	c.closer()
 }
 
-// fail makes all calls return err, now and for good. The first one counts.
+// fail ends the conversation for the reason err: all calls return it, now and for
+// good. The first reason counts. closer is not called.
 func (c *Conn) fail(err error) {
 	c.end.set(err)
 	c.in.src.close()
 	c.out.dest.close()
 }
 
-// ending is the end of a Conn. There are two steps. After set, nothing is read or sent any
-// more. After close, Receive does not wait for a Sink either.
+// ending says whether a Conn has ended, and why. There are two steps. After set,
+// nothing is read or sent any more. After close, Receive does not wait for a Sink
+// either.
 type ending struct {
-	once sync.Once
+	once sync.Once     // for set
 	done chan struct{} // closed by set
-	err  error         // set before done is closed
+	err  error         // the reason; set before done is closed
 
-	closing context.Context // done after close
-	close   context.CancelFunc
+	closing context.Context    // a context that is done after close
+	close   context.CancelFunc // ends closing: Close or abort was called
 }
 
+// init makes an ending ready: the Conn has not ended.
 func (e *ending) init() {
 	e.done = make(chan struct{})
 	e.closing, e.close = context.WithCancel(context.Background())
@@ -276,7 +289,8 @@ func (e *ending) set(err error) {
 	})
 }
 
-// endError returns why a call must end, nil if it need not.
+// endError returns why a call with ctx must end: the Conn has ended, or ctx has; nil:
+// it need not.
 func (e *ending) endError(ctx context.Context) error {
 	select {
 	case <-e.done:

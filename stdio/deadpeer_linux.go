@@ -7,10 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// awaitingAck returns whether anything that was sent is not acknowledged yet, or waits to
-// go out (waiting), and how long ago the peer has acknowledged anything (silent). A peer that
-// is alive and takes nothing for the time being has a silent of 0: the system probes it,
-// ever more seldom, so that the time since its last sign says nothing.
+// awaitingAck asks the system about what was sent over a TCP connection. waiting: some
+// of it is not acknowledged yet, or has not gone out. silent is how long ago the last
+// acknowledgement came. It is 0 for a peer that is alive and takes nothing for the
+// time being: the system probes that ever more seldom, so that the time since its last
+// sign says nothing.
 func awaitingAck(nc net.Conn) (silent time.Duration, waiting bool) {
 	raw, err := nc.(*net.TCPConn).SyscallConn()
 	if err != nil {

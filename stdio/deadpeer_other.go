@@ -7,6 +7,6 @@ import (
 	"time"
 )
 
-// awaitingAck leaves it to the system to give up. Windows does so within
-// half a minute.
+// awaitingAck says that nothing is waiting: here it is left to the system to give a
+// dead peer up. Windows does so within half a minute.
 func awaitingAck(net.Conn) (silent time.Duration, waiting bool) { return 0, false }

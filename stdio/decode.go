@@ -9,13 +9,17 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
+// byteOrderMark is U+FEFF in UTF-8, which some programs write before their first line.
 var byteOrderMark = []byte("\uFEFF")
 
-// reasonTextInFront is what Options.OnNoise is told of a line whose answer is lost because of what stands before it.
+// reasonTextInFront is the reason that Options.OnNoise is told for a line which has an
+// answer behind other text, so that the answer is lost.
 const reasonTextInFront = "text stands before an answer on the line"
 
-// decodeLine returns the message in a line; the zero Message if there is none,
-// or several, which are then in c.in.pending.
+// decodeLine returns the message to hand on for a line: the one in it, or an error
+// response if the line was an answer that cannot be read. It returns the zero Message
+// if there is none, or if there are several: those are in c.in.pending then. The error
+// is that of telling a client what was wrong.
 func (c *Conn) decodeLine(ctx context.Context, ln line) (jsonrpc.Message, error) {
 	if ln.tooLong {
 		what := c.tooLongText()
@@ -57,11 +61,12 @@ func (c *Conn) decodeLine(ctx context.Context, ln line) (jsonrpc.Message, error)
 	return m, nil
 }
 
-// concatenatedMessages returns the messages of a line that has nothing but messages, without line breaks
-// between them; the first one ends at end. It returns nil for any other line, and for one with more
-// than jsonrpc.MaxServerBatch. Servers write
-// such lines if several of their threads print at the same time: Python's print writes the
-// text and the line break one after the other (ST4).
+// concatenatedMessages returns the messages of a line that is made of several messages
+// with nothing between them; the first one ends at end, and each may have depth
+// levels. It returns nil for any other line, and for one with more than
+// jsonrpc.MaxServerBatch. Servers write such lines if several of their threads print
+// at the same time: Python's print writes the text and the line break one after the
+// other (ST4).
 func concatenatedMessages(text []byte, end, depth int) (messages []jsonrpc.Message) {
 	for {
 		m, err := jsonrpc.ParseDepth(bytes.Clone(text[:end]), depth) // a clone does not keep the whole line in memory
@@ -82,7 +87,9 @@ func concatenatedMessages(text []byte, end, depth int) (messages []jsonrpc.Messa
 	}
 }
 
-// noteReceived takes note of a valid message: from now on lines may have MaxMessageSize.
+// noteReceived is called with each valid message of the peer: from now on lines may
+// have MaxMessageSize. Of a client's it also notes which of the server's requests are
+// answered.
 func (c *Conn) noteReceived(m jsonrpc.Message) {
 	c.in.lines.max = c.opts.MaxMessageSize
 	if c.opts.Peer == Client {
@@ -90,7 +97,8 @@ func (c *Conn) noteReceived(m jsonrpc.Message) {
 	}
 }
 
-// trimLine leaves out a byte order mark in front, and white space around (ST2).
+// trimLine returns the line's text without a byte order mark in front, and without
+// white space around it (ST2).
 func trimLine(text []byte) []byte {
 	text = bytes.TrimPrefix(text, byteOrderMark)
 	for len(text) > 0 && isSpace(text[0]) {
@@ -102,10 +110,12 @@ func trimLine(text []byte) []byte {
 	return text
 }
 
+// isSpace reports whether b is white space that may stand in a line.
 func isSpace(b byte) bool { return b == ' ' || b == '\t' || b == '\r' }
 
-// decodeBatch takes a batch apart (ST5). What is wrong with an element is said before
-// the others are received.
+// decodeBatch puts the messages of a batch into c.in.pending (ST5), with error
+// responses for answers that cannot be read. What is wrong with other elements is said
+// before the messages are handed on. It returns the zero Message.
 func (c *Conn) decodeBatch(ctx context.Context, ln line) (jsonrpc.Message, error) {
 	accept, limit := true, jsonrpc.MaxServerBatch
 	if c.opts.Peer == Client {
@@ -132,6 +142,8 @@ func (c *Conn) decodeBatch(ctx context.Context, ln line) (jsonrpc.Message, error
 	return jsonrpc.Message{}, nil
 }
 
+// acceptsBatch reports whether the client may send arrays now: Options.AcceptBatch
+// says so, or the version that was negotiated.
 func (c *Conn) acceptsBatch() bool {
 	if c.opts.AcceptBatch != nil {
 		return c.opts.AcceptBatch()
@@ -139,6 +151,8 @@ func (c *Conn) acceptsBatch() bool {
 	return c.client.revision.AllowsBatches()
 }
 
+// asError returns the *jsonrpc.Error that err is or wraps; of another error it makes
+// one.
 func asError(err error) *jsonrpc.Error {
 	var e *jsonrpc.Error
 	if errors.As(err, &e) {
@@ -147,7 +161,8 @@ func asError(err error) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: err.Error()}
 }
 
-// answerInvalid is answerRefused for input that is no valid message.
+// answerInvalid is answerRefused for input of a line of size bytes that is no valid
+// message; e says why.
 func (c *Conn) answerInvalid(ctx context.Context, size int, e *jsonrpc.Error) (jsonrpc.Message, error) {
 	return c.answerRefused(ctx, size, "was not valid: "+e.Message, e)
 }
@@ -181,7 +196,8 @@ func (c *Conn) answerRefused(ctx context.Context, size int, what string, e *json
 	return jsonrpc.Message{}, nil
 }
 
-// reportNoise counts input that is skipped, and tells the user of the Conn.
+// reportNoise counts a piece of input that is not handed on, and tells
+// Options.OnNoise: the size of its line in bytes, and the reason.
 func (c *Conn) reportNoise(size int, reason string) {
 	c.skippedCount.Add(1)
 	if c.opts.OnNoise != nil {

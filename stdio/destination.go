@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// A destination is where a Conn writes its bytes; one goroutine at a time.
+// A destination is where a Conn writes its bytes. Only one goroutine at a time writes
+// to it.
 type destination interface {
 	// write writes all of p and returns how much of it was written. When ctx ends
 	// or after close, a deadlineWriter returns errInterrupted. An abortingWriter can
@@ -20,8 +21,8 @@ type destination interface {
 	close()
 }
 
-// newDestination chooses how to write to w. abort is called when a write that nothing
-// else can end has to end.
+// newDestination returns the destination that w is: a deadlineWriter if its write
+// deadlines work, else an abortingWriter, which calls abort when a write has to end.
 func newDestination(w io.Writer, abort func(error)) destination {
 	d, ok := w.(interface{ SetWriteDeadline(time.Time) error })
 	if !ok || d.SetWriteDeadline(time.Time{}) != nil {
@@ -30,12 +31,15 @@ func newDestination(w io.Writer, abort func(error)) destination {
 	return &deadlineWriter{w: w, in: interrupter{setDeadline: d.SetWriteDeadline}}
 }
 
-// deadlineWriter is interrupted by a deadline.
+// deadlineWriter is a destination whose write deadlines work: a write is ended by
+// moving the deadline into the past.
 type deadlineWriter struct {
-	w  io.Writer
-	in interrupter
+	w  io.Writer   // what is written to
+	in interrupter // ends its writes
 }
 
+// write implements destination. Once ctx has ended, or after close, it returns
+// errInterrupted.
 func (s *deadlineWriter) write(ctx context.Context, p []byte) (int, error) {
 	if !s.in.watch(ctx) {
 		return 0, errInterrupted
@@ -44,17 +48,21 @@ func (s *deadlineWriter) write(ctx context.Context, p []byte) (int, error) {
 	return n, interruption(err)
 }
 
+// rearm implements destination: writes work again after the end of an earlier write's
+// ctx.
 func (s *deadlineWriter) rearm() { s.in.rearm() }
 
+// close implements destination: it ends writes, now and for good.
 func (s *deadlineWriter) close() { s.in.shut() }
 
 // abortingWriter writes to what has no deadlines: a blocked write ends only when the stream is
 // closed. So it ends the whole Conn when the ctx of a write ends.
 type abortingWriter struct {
-	w     io.Writer
-	abort func(error) // Conn.abort
+	w     io.Writer   // what is written to
+	abort func(error) // Conn.abort, which closes the stream
 }
 
+// write implements destination. If ctx ends before it has returned, it ends the Conn.
 func (s *abortingWriter) write(ctx context.Context, p []byte) (int, error) {
 	if ctx.Done() == nil {
 		return s.w.Write(p)
@@ -64,6 +72,9 @@ func (s *abortingWriter) write(ctx context.Context, p []byte) (int, error) {
 	return s.w.Write(p)
 }
 
+// rearm implements destination: there is nothing to undo.
 func (s *abortingWriter) rearm() {}
 
+// close implements destination. It does nothing: a write ends when the stream is
+// closed.
 func (s *abortingWriter) close() {}

@@ -10,33 +10,39 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// maxFirstLine is how long a client's lines may be until one was a valid message:
-// there is no server yet, and nobody knows what the client is.
+// maxFirstLine is how long a client's lines may be, in bytes, until one was a valid
+// message: there is no server yet, and nobody knows what the client is.
 const maxFirstLine = 1 << 20
 
 // Why a client's connection is ended.
 var (
+	// ends the connection of a client for whose line the budget has no room
 	errBudgetExhausted = errors.New("too much is being received; try again later")
-	errTooSlow         = errors.New("a message arrives too slowly")
+	// ends the connection of a client that has not sent a chunk of a line within
+	// chunkTimeout
+	errTooSlow = errors.New("a message arrives too slowly")
 )
 
-// intakeGuard bounds what the lines of one client may take: memory, and time. What is
-// in one chunk does not count. It belongs to who reads the lines. nil bounds nothing.
+// intakeGuard bounds what the lines of one client may take while they are received:
+// memory, and time. What is in one chunk does not count. It belongs to who reads the
+// lines. nil bounds nothing.
 type intakeGuard struct {
-	share        *budget.Share    // what the lines hold of the budget
+	share        *budget.Share    // the part of the budget that the lines hold
 	chunkTimeout time.Duration    // for each chunk of a line to arrive in; 0 or negative: no limit
-	slowTimer    *lazytimer.Timer // is set while a line arrives
-	dueSize      int              // how long the line has to be when slowTimer goes off; 0: it is not set
+	slowTimer    *lazytimer.Timer // is set while a line arrives; ends the Conn with errTooSlow
+	dueSize      int              // how long the line must be, in bytes, before slowTimer goes off; 0: the timer is not set
 }
 
-// limitIntake makes the Conn keep to the bounds of a client's lines. It is called before
-// the first Receive.
+// limitIntake has the Conn bound what the client's lines take: their memory is taken
+// from share, each chunk must arrive within chunkTimeout, and lines have maxFirstLine
+// bytes at most until one was valid. It is called before the first Receive.
 func (c *Conn) limitIntake(share *budget.Share, chunkTimeout time.Duration) {
 	c.in.lines.intake = &intakeGuard{share: share, chunkTimeout: chunkTimeout, slowTimer: &lazytimer.Timer{Do: func() { c.endWithReason(errTooSlow) }}}
 	c.in.lines.max = min(maxFirstLine, c.opts.MaxMessageSize)
 }
 
-// releaseIntake gives back what the lines hold. Nobody reads them any more.
+// releaseIntake gives back what the lines hold of the budget. It is called when nobody
+// reads them any more.
 func (c *Conn) releaseIntake() {
 	if in := c.in.lines.intake; in != nil {
 		in.slowTimer.Stop()
@@ -51,7 +57,8 @@ func (c *Conn) endWithReason(err error) {
 	c.fail(err)
 }
 
-// tooLongText says which limit a line was beyond.
+// tooLongText returns the end of a sentence about a message: that it is longer than
+// the limit, and which limit that is.
 func (c *Conn) tooLongText() string {
 	if max := c.in.lines.max; max < c.opts.MaxMessageSize {
 		return fmt.Sprintf("is longer than %d bytes, which is the limit until there was a valid one", max)
@@ -59,24 +66,27 @@ func (c *Conn) tooLongText() string {
 	return fmt.Sprintf("is longer than %d bytes, which is the limit (--max-message-size)", c.opts.MaxMessageSize)
 }
 
-// hold takes n bytes more of the budget. false: there are not so many left.
+// hold takes n bytes more of the budget; false: it has no room for them.
 func (in *intakeGuard) hold(n int) bool { return in == nil || in.share.Take(n) }
 
+// release gives n bytes back to the budget.
 func (in *intakeGuard) release(n int) {
 	if in != nil {
 		in.share.Release(n)
 	}
 }
 
-// releaseAll gives back all that the lines hold: none of those that take returned is in use any more.
+// releaseAll gives back all that the lines hold of the budget. It is called when none
+// of the lines that take has returned is in use any more.
 func (in *intakeGuard) releaseAll() {
 	if in != nil && in.share.Held() > 0 {
 		in.share.ReleaseAll()
 	}
 }
 
-// expectChunk gives the peer chunkTimeout for one more chunk of a line of which size bytes
-// have come.
+// expectChunk is called before a read, when size bytes of a line have come: the peer
+// has chunkTimeout for the next chunkSize bytes, which begins anew each time that so
+// many have come. Nothing happens before a line's first byte.
 func (in *intakeGuard) expectChunk(size int) {
 	if in == nil || size == 0 || in.chunkTimeout <= 0 || in.dueSize > 0 && size < in.dueSize {
 		return
@@ -85,7 +95,7 @@ func (in *intakeGuard) expectChunk(size int) {
 	in.slowTimer.SetAfter(in.chunkTimeout)
 }
 
-// clearSlowTimer stops slowTimer: all of a line has arrived, or nobody reads the line now.
+// clearSlowTimer stops slowTimer: all of the line has arrived, or nobody reads it now.
 func (in *intakeGuard) clearSlowTimer() {
 	if in != nil && in.dueSize > 0 {
 		in.dueSize = 0

@@ -10,24 +10,26 @@ import (
 )
 
 const (
-	chunkSize       = 64 << 10 // what a pipe holds, on most systems
-	smallBufferSize = 4 << 10  // the buffer of a Conn that waits for a line
-	maxKeptChunks   = 32       // the capacity up to which lines.longChunks is kept for the next long line
+	chunkSize       = 64 << 10 // the size of a chunk: a large buffer that is lent out; most systems' pipes hold as much
+	smallBufferSize = 4 << 10  // the size of the buffer with which a Conn waits for a line
+	maxKeptChunks   = 32       // longChunks is kept for the next long line if it has room for no more chunks than this
 )
 
 // chunks are lent to a Conn while it reads a line that is longer than its small
 // buffer, and for the time of one write. Idle Conns have none: there are many.
 var chunks = sync.Pool{New: func() any { return new([chunkSize]byte) }}
 
+// getChunk takes a buffer of chunkSize out of the pool chunks.
 func getChunk() []byte { return chunks.Get().(*[chunkSize]byte)[:] }
 
+// putChunk gives back a buffer of getChunk.
 func putChunk(b []byte) { chunks.Put((*[chunkSize]byte)(b)) }
 
 // errInterrupted says that a read or write was given up because its context
 // has ended or the Conn was closed. It never leaves the package.
 var errInterrupted = errors.New("stdio: interrupted")
 
-// A source reads bytes.
+// A source is where a Conn reads its bytes from: directSource or backgroundSource.
 type source interface {
 	// fill reads once into space that it asks of l and returns the number of
 	// bytes read. After errInterrupted it may be called again.
@@ -44,37 +46,39 @@ type source interface {
 // copied once however small the pieces are in which it arrives. A line longer
 // than max is not kept; only the id of its message is looked for.
 type lines struct {
-	src    source
+	src    source       // the stream
 	max    int          // the longest line that is kept now, in bytes
 	intake *intakeGuard // nil: the peer may send lines of up to max, and take its time
 
 	buf     []byte // nil, the small buffer, or a chunk
-	small   []byte // the small buffer; nil: it was never needed
+	small   []byte // the small buffer, kept while a chunk is in use; nil: it was never needed
 	r, w    int    // buf[r:w] is read and not yet returned
 	scanned int    // buf[r:scanned] has no line feed
 
-	longChunks [][]byte // chunks before buf of a line that has not ended
-	longStart  int      // where the line begins in longChunks[0]
+	longChunks [][]byte // full chunks, before buf, of a line that has not ended
+	longStart  int      // the index in longChunks[0] at which the line begins
 
 	tooLongID    *jsonrpc.IDFinder // not nil: the line is longer than max and is thrown away
-	droppedBytes int               // how many bytes of it were thrown away so far
+	droppedBytes int               // how many bytes of that line were thrown away so far
 
-	err error // how the stream ended
+	err error // how the stream has ended; nil: it has not
 }
 
 // line is one line without its line feed.
 type line struct {
-	text  []byte // valid until the next call of await, unless owned
+	text  []byte // the line's bytes; valid until the next call of await, unless owned
 	owned bool   // text is an allocation of its own, of its exact size
-	size  int    // in bytes
+	size  int    // its length in bytes
 
-	tooLong bool         // text is nil; id and kind are set
-	id      jsonrpc.ID   // of the message in the line that is too long; zero: not found
-	kind    jsonrpc.Kind // of that message, as far as known
+	tooLong bool         // the line is longer than lines.max: text is nil; id and kind are set
+	id      jsonrpc.ID   // of the message in a line that is too long; zero: it was not found
+	kind    jsonrpc.Kind // of the message in a line that is too long, as far as known
 }
 
-// await waits until take has a line, or returns how the stream ended. What stands behind the last line feed
-// is a line too. The text of the line before is no longer valid.
+// await reads until there is a whole line, which take returns then, or returns the
+// error with which the stream has ended; errInterrupted: ctx has ended, and it may be
+// called again. What stands behind the last line feed is a line too. The text of the
+// line before is no longer valid.
 func (l *lines) await(ctx context.Context) error {
 	if len(l.longChunks) == 0 { // else await was interrupted in the middle of one
 		l.intake.releaseAll()
@@ -108,12 +112,14 @@ func (l *lines) await(ctx context.Context) error {
 	}
 }
 
-// lineSize is the length of the line if it ended at end.
+// lineSize returns the length of the line being read, in bytes, if it ended at index
+// end of buf.
 func (l *lines) lineSize(end int) int {
 	return l.droppedBytes + len(l.longChunks)*chunkSize - l.longStart + end - l.r
 }
 
-// take returns the line that await has found.
+// take returns the line that await has found, and goes on behind it. The error is
+// errBudgetExhausted.
 func (l *lines) take() (line, error) {
 	end, next := l.scanned, l.scanned
 	if end < l.w { // else the stream has ended without a line feed
@@ -140,8 +146,9 @@ func (l *lines) take() (line, error) {
 	return ln, nil
 }
 
-// join returns a long line in one piece. (bytes.Join does not clear the memory
-// that it is about to fill; for a megabyte that matters.)
+// join returns a long line, which ends at index end of buf, in one piece, and gives
+// its chunks back. (bytes.Join does not clear the memory that it is about to fill; for
+// a megabyte that matters.)
 func (l *lines) join(end int) []byte {
 	first := l.longChunks[0]
 	l.longChunks[0] = first[l.longStart:]
@@ -151,7 +158,7 @@ func (l *lines) join(end int) []byte {
 	return text
 }
 
-// forgetLong gives back the chunks of a long line.
+// forgetLong gives back the chunks in longChunks.
 func (l *lines) forgetLong() {
 	for _, chunk := range l.longChunks {
 		putChunk(chunk)
@@ -163,7 +170,8 @@ func (l *lines) forgetLong() {
 	}
 }
 
-// dropUntil throws away the line up to end, after a look for its id.
+// dropUntil throws away what there is of a line that is too long, up to index end of
+// buf. It looks for the id of its message in that.
 func (l *lines) dropUntil(end int) {
 	l.droppedBytes = l.lineSize(end)
 	if l.tooLongID == nil {
@@ -181,7 +189,9 @@ func (l *lines) dropUntil(end int) {
 	l.intake.releaseAll()
 }
 
-// makeRoom sees to it that the buffer, if there is one, has space behind w.
+// makeRoom makes space behind w in the buffer, if there is one: it moves what is
+// unread, or takes a larger buffer. A line that is too long is thrown away. The error
+// is errBudgetExhausted.
 func (l *lines) makeRoom() error {
 	if l.lineSize(l.w) > l.max {
 		l.dropUntil(l.w)
@@ -211,8 +221,8 @@ func (l *lines) makeRoom() error {
 	return nil
 }
 
-// freeSpace returns where the next bytes go: a small buffer, as long as nothing
-// else is in it, because this is what a source waits with.
+// freeSpace returns where the next bytes are to be read to: the small buffer, as long
+// as there is nothing unread, because this is what a source waits with.
 func (l *lines) freeSpace() []byte {
 	if l.w == 0 && len(l.buf) != smallBufferSize {
 		l.release()
@@ -224,7 +234,7 @@ func (l *lines) freeSpace() []byte {
 	return l.buf[l.w:]
 }
 
-// release gives the buffer back, unless bytes in it were not returned yet.
+// release gives the buffer back if it holds nothing unread.
 func (l *lines) release() {
 	if l.r < l.w {
 		return

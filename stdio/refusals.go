@@ -9,18 +9,18 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// refusals are the answers to requests of a server that were not valid, while they
-// wait for the server to read them. Receive must not wait for that: the server may
-// read nothing until what it has sent is received. One goroutine sends them; it starts
-// with the first answer and ends with the Conn. What the queue has no room for is
-// dropped.
+// refusals are the error responses to invalid requests of a server, while they wait
+// for the server to read them. Receive must not wait for that: the server may read
+// nothing until what it has sent is received. One goroutine sends them; it starts with
+// the first one and ends with the Conn. What the queue has no room for is dropped.
 type refusals struct {
-	queue     bridge.Inbox
-	startOnce sync.Once
-	sender    sync.WaitGroup
+	queue     bridge.Inbox   // the responses that wait
+	startOnce sync.Once      // starts the goroutine
+	sender    sync.WaitGroup // waits for the goroutine
 }
 
-// add queues reply, which the goroutine sends to to. The first call starts that goroutine.
+// add queues reply, or drops it if there is no room. The goroutine, which the first
+// call starts, sends it with to.
 func (r *refusals) add(to bridge.Sink, reply jsonrpc.Message) {
 	if !r.queue.Put(reply) {
 		return
@@ -33,14 +33,15 @@ func (r *refusals) add(to bridge.Sink, reply jsonrpc.Message) {
 	})
 }
 
-// stop drops what waits, and returns when nothing more is sent.
+// stop drops the responses that wait, and returns when the goroutine has ended.
 func (r *refusals) stop() {
 	r.queue.Abort(io.ErrClosedPipe)
 	r.startOnce.Do(func() {}) // so that it does not start any more
 	r.sender.Wait()
 }
 
-// refuse tells a server that its request is not received.
+// refuse sends a server reply, the error response to a request of its that is not
+// valid. It does not wait for the server to take it.
 func (c *Conn) refuse(reply jsonrpc.Message) {
 	if !c.TrySend(reply) {
 		c.refusals.add(c, reply)

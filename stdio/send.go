@@ -12,16 +12,20 @@ import (
 // because the context of its Send has ended.
 var ErrCutOff = errors.New("stdio: a message was cut off, so the conversation cannot go on")
 
+// cutOffError returns ErrCutOff with the reason why the write was ended.
 func cutOffError(why error) error { return fmt.Errorf("%w: %w", ErrCutOff, why) }
 
+// errNoMessage is the error of Send for the zero Message.
 var errNoMessage = errors.New("stdio: send of an invalid message")
 
-// outgoing is what the peer is sent.
+// outgoing is the part of a Conn that writes to the peer.
 type outgoing struct {
-	dest      destination
-	tryWrite  tryWriter     // nil: there is no writing without waiting
-	writeTurn chan struct{} // holds one element while somebody writes; a channel, because waiting must end with ctx
-	err       error         // why nothing can be written any more; of whoever has writeTurn
+	dest     destination // where the bytes go
+	tryWrite tryWriter   // writes what the peer takes at once; nil: that cannot be done
+	// a lock: holds one element while somebody writes; a channel, because waiting for
+	// it must end with a ctx
+	writeTurn chan struct{}
+	err       error // the error with which writing has failed; nil: it has not. Guarded by writeTurn
 }
 
 // Send implements bridge.Conn. Line breaks between the tokens of m are left
@@ -52,8 +56,9 @@ func (c *Conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	return c.writeLine(ctx, m)
 }
 
-// noteOutgoing takes note of what a client is sent, before the client can know of it. It may be
-// called again for the same message.
+// noteOutgoing is called with a message before the peer can know of it. Of those for a
+// client it notes requests, and the version that was negotiated. It may be called
+// again for the same message.
 func (c *Conn) noteOutgoing(m jsonrpc.Message) {
 	if c.opts.Peer == Client {
 		c.client.serverRequests.NoteSent(m)
@@ -63,8 +68,9 @@ func (c *Conn) noteOutgoing(m jsonrpc.Message) {
 	}
 }
 
-// writeLine writes a message and a line feed in one write, if that fits into a
-// chunk.
+// writeLine writes a message and a line feed: in one write if both fit into a chunk.
+// If ctx has ended it in the middle, the Conn ends with ErrCutOff. The caller has the
+// writeTurn.
 func (c *Conn) writeLine(ctx context.Context, m jsonrpc.Message) error {
 	first, id, rest := m.SplitLineAtID()
 	var n int
@@ -93,16 +99,18 @@ func (c *Conn) writeLine(ctx context.Context, m jsonrpc.Message) error {
 	return err
 }
 
+// lineFeed ends a line that is written in parts.
 var lineFeed = []byte{'\n'}
 
-// appendLine appends the parts of a message and a line feed.
+// appendLine appends the three parts of a message (SplitLineAtID) and a line feed to
+// line.
 func appendLine(line, first []byte, id string, rest []byte) []byte {
 	return append(append(append(append(line, first...), id...), rest...), '\n')
 }
 
-// writeParts writes what needs several writes in any case: of a long part only the
-// beginning and the end are copied, to go with what is ahead and behind. It returns
-// how many bytes were written.
+// writeParts writes parts one after the other, in as few writes as that takes without
+// copying all: of a long part only the beginning and the end are copied, to go with
+// what is ahead and behind. It returns how many bytes were written.
 func (c *Conn) writeParts(ctx context.Context, parts ...[]byte) (n int, err error) {
 	chunk := getChunk()
 	defer putChunk(chunk)

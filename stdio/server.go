@@ -19,8 +19,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// firstMessageTimeout is how long a client that has connected may take to say
-// something. Until then it has no server.
+// firstMessageTimeout is how long a client that has connected to a SocketServer may
+// take to send its first message. Until then it has no server.
 const firstMessageTimeout = 30 * time.Second
 
 // defaultChunkTimeout is ServerOptions.ChunkTimeout by default.
@@ -28,12 +28,16 @@ const defaultChunkTimeout = 30 * time.Second
 
 // ServerOptions tune a SocketServer. The zero value works.
 type ServerOptions struct {
-	MaxMessageSize int          // bytes in a line from a client (J9). 0: 64 MiB
-	MaxDepth       int          // levels of objects and arrays in a message (J14). 0: jsonrpc.DefaultMaxDepth; negative: any number
-	MaxSessions    int          // connections at once; more are refused. 0: 1000
-	Logger         hclog.Logger // nil: silence
+	MaxMessageSize int // the longest line that a client may send, in bytes (J9). 0: 64 MiB
+	// how many levels of objects and arrays a client's message may have (J14). 0:
+	// jsonrpc.DefaultMaxDepth; negative: any number
+	MaxDepth    int
+	MaxSessions int          // how many connections are served at once; more are refused. 0: 1000
+	Logger      hclog.Logger // for what goes wrong; nil: nothing is logged
 
-	ChunkTimeout time.Duration // to send each 64 KiB of a line in, or what there is of it; then the connection ends. 0: 30 s; negative: no limit
+	// ChunkTimeout is how long a client may take to send each 64 KiB of a line, or
+	// what there is of it; then the connection ends. 0: 30 s; negative: no limit
+	ChunkTimeout time.Duration
 
 	// Budget is the memory for lines that are being received, or wait for their
 	// server to take them; the first 64 KiB of each line do not count. A connection ends
@@ -43,12 +47,13 @@ type ServerOptions struct {
 	// Until a client has sent one valid message, its lines may have 1 MiB at most.
 	Budget *budget.Budget
 
-	// AcquirePlace is asked for a place when a bridge.Handler wants one for a client
-	// (admission.AcquireProcessPlace). nil: there always is one.
+	// AcquirePlace is asked for a place when a bridge.Handler wants one for a client,
+	// before it starts a server (admission.AcquireProcessPlace). nil: there always is
+	// one.
 	AcquirePlace admission.AcquirePlaceFunc
 
-	// Party returns who a client counts as when places and memory are shared out. nil: all
-	// are one party.
+	// Party returns the party that a client belongs to: places and memory are shared
+	// out among parties. nil: all are one party.
 	Party func(net.Conn) string
 }
 
@@ -58,17 +63,17 @@ type ServerOptions struct {
 // answered (ST8), and a connection that is lost ends the session. So does one that the client
 // has closed both ways, where the system tells that from an end of input (Linux, Unix sockets).
 type SocketServer struct {
-	handler bridge.Handler
-	opts    ServerOptions
+	handler bridge.Handler // serves each connection
+	opts    ServerOptions  // as given, with the defaults filled in
 
 	ctx     context.Context       // done when the SocketServer shuts down: sessions drain
-	control *admission.Controller // of connections that are served, or have not said anything yet
-	wg      sync.WaitGroup        // connections, and calls of Serve
+	control *admission.Controller // gives the connections their places; at Close it waits until they have left
+	wg      sync.WaitGroup        // waits for the connections' goroutines, and for calls of Serve
 
-	mu        sync.Mutex
-	listeners map[net.Listener]struct{}
-	refusing  int  // connections that are being refused
-	closing   bool // Close was called: no more listeners and connections are taken
+	mu        sync.Mutex                // guards the fields below
+	listeners map[net.Listener]struct{} // those that Serve takes connections from
+	refusing  int                       // how many connections are being refused (addRefusals)
+	closing   bool                      // Close was called: no more listeners and connections are taken
 }
 
 // NewSocketServer makes a SocketServer that gives each connection, as a bridge.Conn, to
@@ -129,6 +134,7 @@ func (s *SocketServer) Serve(l net.Listener) error {
 	}
 }
 
+// addListener enters a listener, for Close to close; false: Close was called.
 func (s *SocketServer) addListener(l net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,6 +146,7 @@ func (s *SocketServer) addListener(l net.Listener) bool {
 	return true
 }
 
+// removeListener takes out a listener that addListener has entered.
 func (s *SocketServer) removeListener(l net.Listener) {
 	s.mu.Lock()
 	delete(s.listeners, l)
@@ -162,10 +169,12 @@ func (s *SocketServer) Close() error {
 	return nil
 }
 
-// Sessions returns how many connections are served.
+// Sessions returns how many connections have a place, those included whose client has
+// not said anything yet.
 func (s *SocketServer) Sessions() int { return s.control.Sessions() }
 
-// startConn starts to serve a connection, or to refuse it.
+// startConn starts the goroutine of a new connection, which serves or refuses the
+// client. After Close it only closes the connection.
 func (s *SocketServer) startConn(nc net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,8 +197,8 @@ func (s *SocketServer) startConn(nc net.Conn) {
 	})
 }
 
-// admit returns the Conn of a new connection, and its place. The error says why there is no
-// place; the Conn is there all the same.
+// admit makes the Conn of a new connection, and takes a place for it. If there is no
+// place, the error says why, and the Conn is there all the same.
 func (s *SocketServer) admit(nc net.Conn) (*socketConn, *admission.Slot, error) {
 	conn := newSocketConn(nc, Options{Peer: Client, MaxMessageSize: s.opts.MaxMessageSize, MaxDepth: s.opts.MaxDepth, OnNoise: s.logNoise})
 	party := s.opts.Party(nc)
@@ -219,12 +228,14 @@ func (s *SocketServer) addRefusals(one int) bool {
 	return true
 }
 
+// logNoise is the OnNoise of the clients' Conns: it logs a warning.
 func (s *SocketServer) logNoise(size int, reason string) {
 	s.opts.Logger.Warn("input refused", "bytes", size, "reason", reason)
 }
 
-// serve serves one client. Who has said nothing yet gets no server: it may
-// only have tried whether somebody listens.
+// serve waits for a client's first message, has the handler serve it, and logs how the
+// session has ended. Who says nothing gets no server: it may only have tried whether
+// somebody listens.
 func (s *SocketServer) serve(slot *admission.Slot, conn *socketConn) {
 	ctx := slot.Context()
 	how := func(err error) (string, bool) { return endText(ctx, err) }
@@ -261,7 +272,8 @@ func endText(ctx context.Context, err error) (text string, failed bool) {
 	return "the client has gone", false
 }
 
-// awaitFirst waits for the first message of a client, which the next Receive begins with.
+// awaitFirst waits for the first message of a client, for no longer than
+// firstMessageTimeout. It does not take the message: the next Receive begins with it.
 func (s *SocketServer) awaitFirst(ctx context.Context, conn *socketConn) error {
 	defer admission.MarkUnused(ctx)()
 	ctx, cancel := context.WithTimeout(ctx, firstMessageTimeout)
@@ -279,11 +291,14 @@ func (s *SocketServer) answerRefused(conn *socketConn) {
 	_ = conn.Receive(ctx, refusingSink{conn}) // however it ends: the client is refused
 }
 
-// refusingSink takes the messages of a client that is refused, up to its first request.
-type refusingSink struct{ client bridge.Sink }
+// refusingSink is the Sink of a client that is refused: it drops notifications and
+// answers the first request with an error, which ends the Receive.
+type refusingSink struct{ client bridge.Sink } // where the error is sent
 
+// TrySend implements bridge.Sink: it takes nothing.
 func (t refusingSink) TrySend(jsonrpc.Message) bool { return false }
 
+// Send implements bridge.Sink. It returns bridge.ErrBusy once a request was answered.
 func (t refusingSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if m.Kind() != jsonrpc.Request {
 		return nil

@@ -16,14 +16,15 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// defaultConnectTimeout bounds connecting to a Socket.
+// defaultConnectTimeout is Socket.ConnectTimeout by default.
 const defaultConnectTimeout = 10 * time.Second
 
-// closeWait is how long the peer of a socket may take to finish once it was
+// closeWait is how long the peer of a socket may take to finish, at Close, once it was
 // told that nothing more comes.
 const closeWait = time.Second
 
-// keepAlive notices within a minute that the peer of an idle TCP connection is gone.
+// keepAlive has the system probe an idle TCP connection, so that within a minute a
+// dead peer is noticed.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 20 * time.Second, Interval: 10 * time.Second, Count: 3}
 
 // Socket is a bridge.Dialer that connects to a server which takes its lines
@@ -67,8 +68,9 @@ func ParseSocket(text string) (Socket, error) {
 	return Socket{Network: network, Address: address}, nil
 }
 
-// maxSocketPath is what fits everywhere into the operating system's address
-// of a Unix socket, with the NUL at its end (macOS: 104 bytes, others 108).
+// maxSocketPath is the longest path of a Unix socket, in bytes, that fits everywhere
+// into the operating system's address, with the NUL at its end (macOS: 104 bytes,
+// others 108).
 const maxSocketPath = 103
 
 // checkPath returns what is wrong with the path of a Unix socket; "": nothing.
@@ -135,16 +137,18 @@ func (s Socket) Dial(ctx context.Context) (bridge.Conn, error) {
 	return newSocketConn(nc, opts), nil
 }
 
-// connectError says why there is no connection.
+// connectError is the error of Socket.Dial: why there is no connection.
 type connectError struct {
-	socket Socket
-	err    error
+	socket Socket // where to
+	err    error  // the network's
 }
 
-// Error is for the log: it may name a file.
+// Error returns the text for the log, with the socket's address: that may be the path
+// of a file.
 func (e *connectError) Error() string { return e.text(e.socket.String()) }
 
-// PublicError is for clients.
+// PublicError returns the text that clients may see: without the path of a Unix
+// socket.
 func (e *connectError) PublicError() string {
 	if e.socket.Network == "unix" {
 		return e.text("the server's Unix socket")
@@ -152,8 +156,11 @@ func (e *connectError) PublicError() string {
 	return e.text(e.socket.String())
 }
 
+// Unwrap returns the network's error.
 func (e *connectError) Unwrap() error { return e.err }
 
+// text returns the text of the error, with a hint what to check. where names the
+// socket.
 func (e *connectError) text(where string) string {
 	hint := "is the server running?"
 	var dns *net.DNSError
@@ -169,8 +176,8 @@ func (e *connectError) text(where string) string {
 	return fmt.Sprintf("cannot connect to %s: %v; %s", where, withoutAddress(e.err), hint)
 }
 
-// withoutAddress leaves out what an error of the network says about addresses: that of
-// a Unix socket is a path.
+// withoutAddress returns the cause in an error of the network, without the addresses
+// that it is said with: that of a Unix socket is a path.
 func withoutAddress(err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return op.Err
@@ -178,16 +185,17 @@ func withoutAddress(err error) error {
 	return err
 }
 
-// socketConn is a Conn over a connection, of either side.
+// socketConn is the bridge.Conn over a network connection, of a SocketServer or of
+// Socket.Dial.
 type socketConn struct {
 	*Conn
-	nc        net.Conn
-	closeWait time.Duration  // the const closeWait, but in tests
-	peerWatch *deadPeerWatch // nil: the connection is not one of TCP
+	nc        net.Conn       // the connection
+	closeWait time.Duration  // the const closeWait; shorter in tests
+	peerWatch *deadPeerWatch // ends the Conn when the peer of a TCP connection is gone; nil: it is no TCP connection
 }
 
-// newSocketConn makes a Conn of nc, whose deadlines must work, and which it
-// then owns.
+// newSocketConn makes a Conn of nc, which the Conn closes. The deadlines of nc must
+// work.
 func newSocketConn(nc net.Conn, opts Options) *socketConn {
 	c := &socketConn{nc: nc, closeWait: closeWait}
 	c.Conn = newConn(nc, nc, c.closeGently, opts, false)
@@ -206,13 +214,14 @@ func (c *socketConn) Receive(ctx context.Context, sink bridge.Sink) error {
 	})
 }
 
-// errClosedBothWays is how Receive ends when a client sends nothing more and reads nothing more,
-// so that nobody waits for what is owed to it.
+// errClosedBothWays is the error of Receive when a client has closed its connection in
+// both directions, so that nobody waits for what is owed to it.
 var errClosedBothWays = errors.New("the client has closed the connection")
 
-// peerHungUp returns the function with which a StallWatch asks whether a client has hung up.
-// nil: the system cannot tell, or the peer is a server: what a server sent before its end is
-// still handed on without haste.
+// peerHungUp returns a function for a StallWatch, which asks without waiting whether
+// the client has hung up: net.ErrClosed says that it has, and so does the Conn's end;
+// nil that it has not. The function is nil if the system cannot tell, and if the peer
+// is a server: what a server sent before its end is still handed on without haste.
 func (c *socketConn) peerHungUp() func() error {
 	if c.opts.Peer != Client {
 		return nil
@@ -229,7 +238,7 @@ func (c *socketConn) peerHungUp() func() error {
 	}
 }
 
-// Send implements bridge.Conn.
+// Send implements bridge.Conn. Its errors have no addresses.
 func (c *socketConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	c.peerWatch.noteSending()
 	return networkError(c.Conn.Send(ctx, m))
@@ -244,7 +253,8 @@ func (c *socketConn) TrySend(m jsonrpc.Message) bool {
 	return c.Conn.TrySend(m)
 }
 
-// networkError takes the addresses out of an error of the network, so that a client may see it.
+// networkError returns err without addresses, so that a client may see it: an error of
+// the network becomes "the connection was lost".
 func networkError(err error) error {
 	if err == nil {
 		return nil
@@ -255,8 +265,10 @@ func networkError(err error) error {
 	return err
 }
 
-// closeGently is the closer of the Conn. It lets the peer take what it was sent: if a
-// connection is closed while it holds unread input, the system throws away what was sent.
+// closeGently is the closer of the Conn. It tells the peer that nothing more comes,
+// and waits until the peer closes its end too, for no longer than closeWait: if a
+// connection is closed while it holds unread input, the system throws away what was
+// sent.
 func (c *socketConn) closeGently() error {
 	c.peerWatch.stop()
 	c.in.mu.Lock() // Receive reads no more; what still comes is ours

@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// newSource chooses how to read r. If a blocked read cannot be ended,
-// mayAbandon says that Close need not wait for it.
+// newSource returns a directSource of r if its read deadlines work, else a
+// backgroundSource. mayAbandon is for the latter: Close need not wait for a blocked
+// read.
 func newSource(r io.Reader, mayAbandon bool) source {
 	d, ok := r.(interface{ SetReadDeadline(time.Time) error })
 	if !ok || d.SetReadDeadline(time.Time{}) != nil {
@@ -21,12 +22,14 @@ func newSource(r io.Reader, mayAbandon bool) source {
 	return &directSource{r: r, in: interrupter{setDeadline: d.SetReadDeadline}}
 }
 
-// directSource reads in the caller's goroutine and is interrupted by a deadline.
+// directSource reads in the caller's goroutine; a blocked read is ended by a deadline.
 type directSource struct {
-	r  io.Reader
-	in interrupter
+	r  io.Reader   // what is read
+	in interrupter // ends its reads
 }
 
+// fill implements source. It returns errInterrupted once ctx has ended or close was
+// called.
 func (s *directSource) fill(ctx context.Context, l *lines) (int, error) {
 	if !s.in.watch(ctx) {
 		return 0, errInterrupted
@@ -38,10 +41,14 @@ func (s *directSource) fill(ctx context.Context, l *lines) (int, error) {
 	return n, interruption(err)
 }
 
+// close implements source: it ends reads, now and for good.
 func (s *directSource) close() { s.in.shut() }
-func (s *directSource) wait()  {}
 
-// interruption tells the errors of deadlines from all others.
+// wait implements source. There is nothing to wait for.
+func (s *directSource) wait() {}
+
+// interruption returns errInterrupted for the error of a deadline, and any other error
+// as it is.
 func interruption(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return errInterrupted
@@ -49,30 +56,32 @@ func interruption(err error) error {
 	return err
 }
 
-// backgroundSource reads in a goroutine of its own, because nothing else than
-// closing it, and perhaps not even that, ends a blocked read of r. The
-// goroutine starts with the first read and ends with close, or, where the
-// read cannot be ended, with the process.
+// backgroundSource reads r in a goroutine of its own (run), because nothing else than
+// closing r, and perhaps not even that, ends a blocked read. The goroutine starts with
+// the first read and ends with close, or, where the read cannot be ended, with the
+// process.
 type backgroundSource struct {
-	r          io.Reader
-	mayAbandon bool            // see newSource
-	requests   chan []byte     // where run is to read to, one read for each
-	results    chan readResult // of those reads
+	r          io.Reader       // what is read
+	mayAbandon bool            // wait does not wait for a read that goes on
+	requests   chan []byte     // the space that run is to read to next, one element for each read
+	results    chan readResult // what those reads have returned
 
-	mu      sync.Mutex
-	started bool
-	reading bool // a read was asked for, and its result was not taken yet
-	closed  bool
+	mu      sync.Mutex    // guards started, reading and closed
+	started bool          // the goroutine was started
+	reading bool          // a read was asked for, and its result was not taken yet
+	closed  bool          // close was called
 	done    chan struct{} // closed by close
-	ended   chan struct{} // closed when the goroutine has ended
+	ended   chan struct{} // closed by run when it returns
 }
 
 // readResult is what one Read has returned.
 type readResult struct {
-	n   int
-	err error
+	n   int   // how many bytes it has read
+	err error // its error
 }
 
+// fill implements source. It returns errInterrupted when ctx ends or close is called;
+// the read goes on then, and the next fill waits for it.
 func (s *backgroundSource) fill(ctx context.Context, l *lines) (int, error) {
 	if !s.startRead(l) {
 		return 0, errInterrupted
@@ -90,7 +99,8 @@ func (s *backgroundSource) fill(ctx context.Context, l *lines) (int, error) {
 	return 0, errInterrupted
 }
 
-// startRead asks for a read unless one is under way. It is false after the end of the source.
+// startRead has the goroutine read into the free space of l, unless a read goes on
+// already. It returns false after close.
 func (s *backgroundSource) startRead(l *lines) (reading bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,6 +118,7 @@ func (s *backgroundSource) startRead(l *lines) (reading bool) {
 	return true
 }
 
+// run is the goroutine that reads, until close.
 func (s *backgroundSource) run() {
 	defer close(s.ended)
 	for {
@@ -121,6 +132,8 @@ func (s *backgroundSource) run() {
 	}
 }
 
+// close implements source: fill returns errInterrupted from now on, and the goroutine
+// ends after the read that goes on.
 func (s *backgroundSource) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,6 +143,8 @@ func (s *backgroundSource) close() {
 	}
 }
 
+// wait implements source: it waits until the goroutine has ended; with mayAbandon, not
+// for a read that goes on.
 func (s *backgroundSource) wait() {
 	s.mu.Lock()
 	blocked := !s.started || s.reading && s.mayAbandon
@@ -144,19 +159,20 @@ func (s *backgroundSource) wait() {
 // watching a context from call to call, because registering with one costs
 // more than a small read.
 type interrupter struct {
-	setDeadline func(time.Time) error // of the file, for reads or for writes
+	setDeadline func(time.Time) error // sets the file's deadline, for reads or for writes
 
-	mu          sync.Mutex
-	watchedDone <-chan struct{} // of the context that is watched; nil: none
-	stopWatch   func() bool     // ends the watch over that context; nil: there is none
-	expired     bool            // the deadline is in the past since that context ended
-	closed      bool            // the deadline is in the past for good
+	mu          sync.Mutex      // guards the fields below
+	watchedDone <-chan struct{} // the Done of the context that is watched; nil: none is
+	stopWatch   func() bool     // ends the watching of that context; nil: none is watched
+	expired     bool            // the deadline is in the past, because the watched context has ended
+	closed      bool            // shut was called: the deadline is in the past for good
 }
 
+// longAgo is a deadline that has passed, which ends a read or write at once.
 var longAgo = time.Unix(1, 0)
 
-// watch makes the end of ctx end reads and writes from now on. It reports
-// whether there is anything left to do: false after shut.
+// watch is called before a read or write: from now on the end of ctx ends it. It
+// returns false after shut: then nothing may be read or written.
 func (i *interrupter) watch(ctx context.Context) bool {
 	done := ctx.Done()
 	i.mu.Lock()
@@ -182,7 +198,8 @@ func (i *interrupter) expire(done <-chan struct{}) {
 	}
 }
 
-// rearm lets reads and writes work again after the end of the ctx that is watched.
+// rearm takes away the deadline that the end of an earlier ctx has set, so that a
+// write which uses no ctx works.
 func (i *interrupter) rearm() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -191,7 +208,8 @@ func (i *interrupter) rearm() {
 	}
 }
 
-// unwatch undoes watch, and what it has done.
+// unwatch ends the watching of the last ctx, and takes away the deadline that its end
+// has set. It is called with mu held.
 func (i *interrupter) unwatch() {
 	if i.stopWatch != nil {
 		i.stopWatch()
@@ -203,8 +221,8 @@ func (i *interrupter) unwatch() {
 	i.expired = false
 }
 
-// shut ends what is going on and forbids everything else. Only the first call
-// counts: the closer may want to use the file once more.
+// shut ends the read or write that goes on, and all later ones. Only the first call
+// does anything: afterwards the closer may set a deadline of its own.
 func (i *interrupter) shut() {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -4,7 +4,10 @@ package stdio
 
 import "os"
 
-// openIn and openOut return f itself: a blocked read or write of it cannot be
-// ended here.
-func openIn(f *os.File) (*os.File, func())  { return f, func() {} }
+// openIn returns f itself, and a function that does nothing: a blocked read cannot be
+// ended on this system.
+func openIn(f *os.File) (*os.File, func()) { return f, func() {} }
+
+// openOut returns f itself, and a function that does nothing: a blocked write cannot
+// be ended on this system.
 func openOut(f *os.File) (*os.File, func()) { return f, func() {} }

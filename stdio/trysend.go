@@ -9,8 +9,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// tryWriter writes what is taken at once, and returns how much that was: all or
-// nothing, unless the peer is up to no good. One goroutine at a time may call it.
+// tryWriter writes what can be taken at once, and returns how many bytes that was: all
+// of p or none, unless the peer is up to no good. One goroutine at a time may call it.
 type tryWriter func(p []byte) int
 
 // newTryWriter returns a tryWriter for w; nil: a write to w might wait, or be taken in part.
@@ -24,10 +24,10 @@ func newTryWriter(w io.Writer) tryWriter {
 	return nil
 }
 
-// TrySend implements bridge.Conn: it writes a small message that the peer takes at
-// once. A pipe takes up to 4 KiB as a whole or not at all, and a socket takes that
-// much when its peer has taken all that was sent before. Everything else is left
-// to Send.
+// TrySend implements bridge.Conn: it writes a message of up to 4 KiB that the peer
+// takes at once, and returns false, having done nothing, for any other. A pipe takes
+// that much as a whole or not at all, and a socket takes it when its peer has taken
+// all that was sent before.
 func (c *Conn) TrySend(m jsonrpc.Message) bool {
 	if c.out.tryWrite == nil || m.Kind() == jsonrpc.Invalid || m.Size() > 2*smallBufferSize || c.end.endError(context.Background()) != nil {
 		return false

@@ -13,7 +13,8 @@ import (
 // pipeBuf is what a pipe takes as a whole or not at all (pipe(7), PIPE_BUF).
 const pipeBuf = 4096
 
-// pipeTryWriter is newTryWriter for a file. It returns nil unless the file is a pipe with deadlines.
+// pipeTryWriter is newTryWriter for a file. It returns nil unless the file is a pipe
+// whose deadlines work.
 func pipeTryWriter(f *os.File) tryWriter {
 	info, err := f.Stat()
 	if err != nil || info.Mode()&os.ModeNamedPipe == 0 || f.SetWriteDeadline(time.Time{}) != nil {
@@ -32,7 +33,8 @@ func pipeTryWriter(f *os.File) tryWriter {
 	}
 }
 
-// socketTryWriter is newTryWriter for a connection. It returns nil for TLS.
+// socketTryWriter is newTryWriter for a connection. It returns nil for TLS, and where
+// the system does not say whether the peer has taken what was sent.
 func socketTryWriter(c net.Conn) tryWriter {
 	if _, encrypted := c.(*tls.Conn); encrypted {
 		return nil
@@ -50,7 +52,7 @@ func socketTryWriter(c net.Conn) tryWriter {
 	}
 }
 
-// rawTryWriter returns a function that writes as much of p as is taken at once, and allocates nothing.
+// rawTryWriter returns a tryWriter that makes one write to raw, without waiting.
 func rawTryWriter(raw syscall.RawConn) tryWriter {
 	var text []byte
 	var n int

@@ -7,6 +7,8 @@ import (
 	"os"
 )
 
-// pipeTryWriter and socketTryWriter return nil: messages are handed to who may wait.
-func pipeTryWriter(*os.File) tryWriter   { return nil }
+// pipeTryWriter returns nil: on this system nothing is written without waiting.
+func pipeTryWriter(*os.File) tryWriter { return nil }
+
+// socketTryWriter returns nil: on this system nothing is written without waiting.
 func socketTryWriter(net.Conn) tryWriter { return nil }

@@ -13,24 +13,24 @@ import (
 	"time"
 )
 
-// containerWait bounds the end of a container: the commands that kill the container, and
-// the wait until it is gone.
+// containerWait is how long the end of a container may take in all: the engine's
+// commands that kill it, and the wait until it is gone.
 const containerWait = 10 * time.Second
 
-// A container is a container that a child runs. Signals to the child do not reach the
-// container, because the child is only a client of the container engine. The
-// client writes the container's id into IDFile. The watchdog gets a container as JSON.
+// A container is what is known of the container that a child runs, to end it: signals
+// to the child do not reach it, because the child is only a client of the container
+// engine. The watchdog gets a container as JSON.
 type container struct {
-	Engine  string   // the client: an absolute path
-	Globals []string // the client's arguments before the command
-	Env     []string // the client's environment
-	Dir     string   // the client's working directory
-	IDFile  string   // the client writes the container's id into it
-	Private bool     // the directory of IDFile is ours, and IDFile the only file in it
-	Remove  bool     // the engine removes the container when it has ended
+	Engine  string   // the container engine's program (docker, podman, nerdctl), as an absolute path
+	Globals []string // the arguments that choose an engine, which go before each command
+	Env     []string // the environment of Engine's commands
+	Dir     string   // the working directory of Engine's commands
+	IDFile  string   // the file into which the client writes the container's id
+	Private bool     // the directory of IDFile is ours, and IDFile the only file in it: both are removed in the end
+	Remove  bool     // the engine removes the container when it has ended (--rm)
 
-	key         int                        // names the container to the watchdog
-	onContainer func(id string, err error) // Spec.OnContainer
+	key         int                        // the number by which the watchdog knows the container
+	onContainer func(id string, err error) // Spec.OnContainer, or a function that does nothing
 }
 
 // withContainer returns the container that s will run with the program at path, and a Spec
@@ -83,6 +83,7 @@ func (c *container) forget() {
 	c.removeFile()
 }
 
+// removeFile removes IDFile and its directory, if they are ours.
 func (c *container) removeFile() {
 	if c.Private {
 		_ = os.Remove(c.IDFile)
@@ -90,9 +91,10 @@ func (c *container) removeFile() {
 	}
 }
 
-// end kills the container and returns when it is gone. id is "" if the client has made no
-// container, or, with an error, if the id cannot be read. The client must have ended before
-// the call: otherwise it could make a container afterwards.
+// end kills the container that the client has made, and returns when it is gone or
+// containerWait is over. id is "" if the client has made none, or, with an error, if
+// the id cannot be read. The client must have ended before the call: otherwise it
+// could make a container afterwards.
 func (c *container) end() (id string, err error) {
 	id, err = c.readID()
 	if id == "" || err != nil {
@@ -131,8 +133,9 @@ func (c *container) readID() (id string, err error) {
 	return id, nil
 }
 
-// kill kills the container and waits until it has ended; if Remove is set, until it was
-// removed.
+// kill has the engine kill the container with this id, and returns nil when it has
+// ended; if Remove is set, when it was removed. The error is that of the engine, once
+// ctx has ended.
 func (c *container) kill(ctx context.Context, id string) error {
 	said, err := c.command(ctx, "kill", "--signal", "KILL", id)
 	if errors.Is(err, fs.ErrNotExist) { // there is no client any more
@@ -155,8 +158,9 @@ func (c *container) kill(ctx context.Context, id string) error {
 	return nil
 }
 
-// reportsNoContainer reports whether the engine has refused a command because there is no such
-// container. Without removed, it is enough that the container does not run.
+// reportsNoContainer reports whether a command of the engine has failed with err
+// because there is no such container; said is its stderr. If removed is false, it is
+// enough that the container does not run.
 func reportsNoContainer(said string, err error, removed bool) bool {
 	if err == nil {
 		return false
@@ -166,7 +170,8 @@ func reportsNoContainer(said string, err error, removed bool) bool {
 		!removed && (strings.Contains(said, "not running") || strings.Contains(said, "can only kill running"))
 }
 
-// command runs a command of the engine and returns what the command wrote to stderr.
+// command runs the engine with args after Globals. said is what it wrote to stderr;
+// err says that it could not be run, has failed, or has taken longer than ctx.
 func (c *container) command(ctx context.Context, args ...string) (said string, err error) {
 	p, err := Start(ctx, Spec{
 		Path: c.Engine, Args: slices.Concat(c.Globals, args), Env: c.Env, Dir: c.Dir,
@@ -191,24 +196,29 @@ func (c *container) command(ctx context.Context, args ...string) (said string, e
 	return said, err
 }
 
-// exitStatus is the status, other than 0, with which a process has exited.
+// exitStatus is the error for a process that has exited with this status, which is not
+// 0.
 type exitStatus int
 
+// Error returns a text such as "exit status 3".
 func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
-// clientFailedStatus is the status of a client that could not run the container, or
-// has lost its engine. Any other status is that of the program in the container.
+// clientFailedStatus is the exit status of a container engine's client that could not
+// run the container, or has lost its engine. Any other status is that of the program
+// in the container.
 const clientFailedStatus exitStatus = 125
 
-// reportsContainerEnd reports whether err, with which a client has ended, also says how the container
-// has ended.
+// reportsContainerEnd reports whether err, with which the client has ended, also says
+// that the container has ended: it is nil, or the status of the program in the
+// container.
 func reportsContainerEnd(err error) bool {
 	status, ok := errors.AsType[exitStatus](err)
 	return err == nil || ok && status != clientFailedStatus
 }
 
-// endContainer kills the child's container. It does nothing if the client has told how the
-// container ended.
+// endContainer kills the container that the child was the client of, and tells
+// Spec.OnContainer. It does nothing if there is none, or if the client's exit status
+// says that the container has ended.
 func (p *Process) endContainer() error {
 	c := p.container
 	if c == nil {

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// A containerLine is a command line that runs a container, taken apart.
+// A containerLine is what is said on a command line that runs a container.
 type containerLine struct {
-	globals  []string // the arguments that choose an engine, for its other commands
-	afterRun int      // the index of the argument after "run"
-	cidFile  string   // the file for the container's id, if the line names one
-	remove   bool     // the container is to be removed when it has ended
-	detach   bool     // the command ends at once, and the container goes on
+	globals  []string // the arguments that choose an engine, which its other commands need too
+	afterRun int      // the index in the arguments of what follows "run"
+	cidFile  string   // the file for the container's id (--cidfile); "": the line names none
+	remove   bool     // the container is to be removed when it has ended (--rm)
+	detach   bool     // the command ends at once, and the container goes on (--detach)
 }
 
 // parseContainerLine takes a command line apart. ok is false unless program is docker,
@@ -90,8 +90,9 @@ func eachOption(args []string, takes func(name string) bool, visit func(name, va
 	return len(args)
 }
 
-// eachLetter is eachOption for the one-letter options in one argument, as in
-// -it or -eNAME. next returns the argument after it.
+// eachLetter is eachOption for the one-letter options in one argument, given without
+// its dash, as in -it or -eNAME. next takes the argument that follows, as the value of
+// the last option.
 func eachLetter(letters string, takes func(name string) bool, next func() string, visit func(name, value string)) {
 	for letters != "" {
 		name, rest := letters[:1], letters[1:]
@@ -109,12 +110,13 @@ func eachLetter(letters string, takes func(name string) bool, next func() string
 	}
 }
 
+// isTrue reports whether the value of a switch turns it on.
 func isTrue(value string) bool {
 	b, err := strconv.ParseBool(value)
 	return b && err == nil
 }
 
-// engineOptions are the programs that run containers, and their global options
+// engineOptions has the programs that run containers, and for each the global options
 // that have a value.
 var engineOptions = map[string][]string{
 	"docker": {"config", "context", "c", "host", "H", "log-level", "l", "tlscacert", "tlscert", "tlskey"},
@@ -129,7 +131,7 @@ var engineOptions = map[string][]string{
 	},
 }
 
-// runSwitches are the options of "run" that have no value.
+// runSwitches are the options of the engines' command "run" that have no value.
 var runSwitches = []string{
 	"d", "i", "t", "P", "q",
 	"debug", "debug-full", "detach", "disable-content-trust", "env-host", "experimental", "help", "http-proxy", "init", "insecure-registry",

@@ -12,11 +12,12 @@ import (
 // child gets such a variable only if the configuration gives its name and value.
 const ownPrefix = "MCP_BRIDGE_"
 
-// markerVar names the variable that marks the environment of a child on Linux. The
-// child's descendants inherit it.
+// markerVar names the environment variable that marks a child on Linux, and all its
+// descendants, which inherit it: its value is the child's marker.
 const markerVar = ownPrefix + "PROCESS"
 
-// safeVarNames are the variables that the MCP SDKs pass to a server.
+// safeVarNames returns the names of the variables that the MCP SDKs pass to a server,
+// which the policy "safe" stands for.
 func safeVarNames() []string {
 	if runtime.GOOS == "windows" {
 		return []string{
@@ -43,7 +44,7 @@ func Environ(policy string, extra []string) ([]string, error) {
 	return environ(os.Environ(), policy, extra)
 }
 
-// environ is Environ with our variables as an argument.
+// environ is Environ where ours are our variables, as NAME=VALUE.
 func environ(ours []string, policy string, extra []string) ([]string, error) {
 	pass, err := parsePolicy(policy)
 	if err != nil {
@@ -69,7 +70,8 @@ func environ(ours []string, policy string, extra []string) ([]string, error) {
 	return env, nil
 }
 
-// parsePolicy returns a function that reports whether the policy passes a name.
+// parsePolicy returns a function that reports whether a policy (see Environ) gives the
+// child the variable of this name.
 func parsePolicy(policy string) (pass func(name string) bool, err error) {
 	var names []string
 	all := false
@@ -95,6 +97,7 @@ func parsePolicy(policy string) (pass func(name string) bool, err error) {
 	}, nil
 }
 
+// isOwnVar reports whether the name of a variable begins with ownPrefix.
 func isOwnVar(name string) bool {
 	return len(name) >= len(ownPrefix) && sameName(name[:len(ownPrefix)], ownPrefix)
 }
@@ -113,6 +116,8 @@ func splitVar(v string) (name, value string) {
 	return v[:from+i], v[from+i+1:]
 }
 
+// sameName reports whether two names are of one variable: on Windows upper and lower
+// case do not matter.
 func sameName(a, b string) bool {
 	if runtime.GOOS == "windows" {
 		return strings.EqualFold(a, b)
@@ -131,7 +136,8 @@ func withVar(env []string, name, value string) []string {
 	return append(kept, name+"="+value)
 }
 
-// lookupVar returns the value of name in env.
+// lookupVar returns the value that env, of NAME=VALUE entries, has for name, the last
+// if there are several; ok is false if there is none.
 func lookupVar(env []string, name string) (value string, ok bool) {
 	for _, v := range env {
 		if n, val := splitVar(v); n != "" && sameName(n, name) {

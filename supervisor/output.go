@@ -17,20 +17,23 @@ const outputGrace = 200 * time.Millisecond
 // read deadline like a file: with the deadline a Read can be interrupted without a
 // goroutine of its own.
 type childOutput struct {
-	f *os.File
+	f *os.File // our end of the pipe or terminal
 
 	readMu   sync.Mutex // held by Read and finish; guards leftover and endErr
-	leftover []byte     // what was in the pipe when finish closed it
-	endErr   error      // once set, the output has ended
+	leftover []byte     // what was in the pipe when finish closed it, and Read has not returned yet
+	endErr   error      // what Read returns after the last bytes; nil: the output has not ended
 
-	deadlineMu    sync.Mutex // guards the fields below and the file's deadline
-	deadline      time.Time  // set by the reader with SetReadDeadline
-	exited        bool       // the process has exited
-	quietDeadline time.Time  // if exited: when the output ends unless something is written before
-	finishing     bool       // finish was called
+	deadlineMu sync.Mutex // guards the fields below and the file's deadline
+	deadline   time.Time  // the reader's, set with SetReadDeadline; zero: none
+	exited     bool       // the process has exited
+	// after the process has exited: when the output counts as ended, unless something
+	// is written before
+	quietDeadline time.Time
+	finishing     bool // finish was called
 }
 
-// Read implements io.Reader.
+// Read implements io.Reader; after SetReadDeadline's time it returns
+// os.ErrDeadlineExceeded. At the output's end it returns io.EOF.
 func (o *childOutput) Read(b []byte) (int, error) {
 	o.readMu.Lock()
 	defer o.readMu.Unlock()
@@ -62,7 +65,8 @@ func (o *childOutput) Read(b []byte) (int, error) {
 	return 0, o.endErr
 }
 
-// SetReadDeadline is like that of an os.File.
+// SetReadDeadline sets the time at which a Read that waits gives up, as that of an
+// os.File does; zero: never.
 func (o *childOutput) SetReadDeadline(t time.Time) error {
 	o.deadlineMu.Lock()
 	defer o.deadlineMu.Unlock()
@@ -70,7 +74,7 @@ func (o *childOutput) SetReadDeadline(t time.Time) error {
 	return o.setDeadline()
 }
 
-// processExited tells o that the process has exited: from now on the output ends after
+// processExited notes that the process has exited: from now on the output ends after
 // outputGrace without data. It wakes a waiting Read.
 func (o *childOutput) processExited() {
 	o.deadlineMu.Lock()
@@ -79,7 +83,8 @@ func (o *childOutput) processExited() {
 	o.renewGrace()
 }
 
-// renewGrace starts outputGrace anew, so that each Read waits that long.
+// renewGrace has outputGrace begin now, if the process has exited. Read calls it, so
+// that each Read waits that long.
 func (o *childOutput) renewGrace() {
 	o.deadlineMu.Lock()
 	defer o.deadlineMu.Unlock()
@@ -89,8 +94,9 @@ func (o *childOutput) renewGrace() {
 	}
 }
 
-// setDeadline sets the file's deadline to the earliest of ours and the reader's. The caller
-// holds deadlineMu.
+// setDeadline sets the file's deadline to whichever comes first: the reader's, or,
+// after the process has exited, quietDeadline. After finish it is in the past. The
+// caller holds deadlineMu.
 func (o *childOutput) setDeadline() error {
 	d := o.deadline
 	switch {
@@ -102,9 +108,10 @@ func (o *childOutput) setDeadline() error {
 	return o.f.SetReadDeadline(d)
 }
 
-// readLast reads what is in the pipe, without waiting, after a deadline has passed. If it
-// was the reader's deadline, the output has not ended: then readLast reads nothing, and
-// ours is false.
+// readLast is called when Read has run into the file's deadline. If the output is
+// over, by outputGrace or by finish, it reads what is in the pipe, without waiting,
+// and ours is true. If it was the reader's deadline, it reads nothing, and ours is
+// false.
 func (o *childOutput) readLast(b []byte) (n int, err error, ours bool) {
 	o.deadlineMu.Lock()
 	defer o.deadlineMu.Unlock()
@@ -138,11 +145,13 @@ func (o *childOutput) finish() {
 	_ = o.f.Close()
 }
 
-// maxLeftover is about how many bytes of leftover finish keeps for Read. No pipe holds so much by
-// default: only a process that has survived, and goes on writing, reaches it.
+// maxLeftover is about how many bytes of what is in the pipe finish keeps for Read. No
+// pipe holds so much by default: only a process that has survived, and goes on
+// writing, reaches it.
 const maxLeftover = 1 << 20
 
-// endOfOutput maps the ways in which output ends to io.EOF.
+// endOfOutput returns io.EOF for nil and for the errors with which the output of a
+// child ends in an orderly way, and any other error as it is.
 func endOfOutput(err error) error {
 	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, os.ErrClosed) || isTerminalEnd(err) {
 		return io.EOF

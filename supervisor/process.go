@@ -40,7 +40,8 @@ type Spec struct {
 	// echoed. stdin and stderr stay pipes. Not available on Windows.
 	PTY bool
 
-	// Stop holds the waits of Process.Stop. The zero value means defaults.
+	// Stop says how long Process.Stop waits after each of its steps. The zero value
+	// means defaults.
 	Stop StopWaits
 
 	// Stderr is called by one goroutine for every line of the child's stderr. line has
@@ -50,9 +51,9 @@ type Spec struct {
 	Stderr func(line []byte)
 
 	// OnContainer is called when Stop has killed the container whose client the child
-	// was. err is not nil if the container may still run. Start and Stop call it with an
-	// empty id if they cannot find out the id of the container, so that nobody can kill
-	// the container. nil means no calls.
+	// was, with its id. err is not nil if the container may still run. Start and Stop
+	// call it with an empty id if they cannot find out the id of the container, so
+	// that nobody can kill the container. nil means no calls.
 	OnContainer func(id string, err error)
 
 	// OnStop is called by Stop before each step by which it ends the child: "close stdin",
@@ -67,6 +68,7 @@ type Spec struct {
 	OnExit func(err error, asked bool)
 }
 
+// name returns what errors call the child: Name, or else the base name of Path.
 func (s *Spec) name() string {
 	if s.Name != "" {
 		return s.Name
@@ -77,26 +79,26 @@ func (s *Spec) name() string {
 // A Process is a child that was started. All methods may be called
 // concurrently.
 type Process struct {
-	name        string
-	stopWaits   StopWaits
-	child       *child
-	container   *container // nil: the child runs none
-	stdin       *os.File
-	stdout      *childOutput
-	stderr      *childOutput
-	stderrLines *stderrLines
-	onStop      func(step string)           // may be nil
-	onExit      func(err error, asked bool) // may be nil
+	name        string                      // what errors call the child
+	stopWaits   StopWaits                   // Spec.Stop with its defaults; guarded by stopOnce
+	child       *child                      // the system's part of it
+	container   *container                  // the container that the child is the client of; nil: none
+	stdin       *os.File                    // our end of the child's stdin
+	stdout      *childOutput                // our end of the child's stdout
+	stderr      *childOutput                // our end of the child's stderr, which stderrLines reads
+	stderrLines *stderrLines                // splits stderr into lines, and keeps the last ones
+	onStop      func(step string)           // Spec.OnStop; nil: none
+	onExit      func(err error, asked bool) // Spec.OnExit; nil: none
 
-	exited    chan struct{} // closed when the process has exited; it may not be reaped yet
-	done      chan struct{} // closed after exited, when stderr was read to its end or outputGrace is over
-	exitErr   error         // set before exited is closed
-	wg        sync.WaitGroup
-	stopOnce  sync.Once
-	stopErr   error
-	reapOnce  sync.Once
-	stopAsked atomic.Bool // Stop was called
-	abandoned atomic.Bool // Stop has given up: the waiter goroutine reaps the process
+	exited    chan struct{}  // closed when the process has exited; it may not be reaped yet
+	done      chan struct{}  // closed after exited, when stderr was read to its end or outputGrace is over
+	exitErr   error          // what ExitError returns in the end; set before exited is closed
+	wg        sync.WaitGroup // waits for the goroutines that read stderr and wait for the exit
+	stopOnce  sync.Once      // runs Stop, or Kill, once
+	stopErr   error          // what Stop and Kill return; set by stopOnce
+	reapOnce  sync.Once      // for reap
+	stopAsked atomic.Bool    // Stop or Kill was called
+	abandoned atomic.Bool    // Stop has given up, because the process has survived SIGKILL: the waiter goroutine reaps it
 }
 
 // Start starts s. ctx bounds the start only: the end of ctx does not end the process.
@@ -112,6 +114,7 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 	return p, nil
 }
 
+// start is Start without the name of the command in its errors.
 func start(ctx context.Context, s *Spec) (*Process, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -154,7 +157,9 @@ func start(ctx context.Context, s *Spec) (*Process, error) {
 	return p, nil
 }
 
-// wait is the waiter goroutine: it waits for the exit and then for the end of stderr.
+// wait is the waiter goroutine: it waits for the process to exit, and then for
+// stderrEnd, which is closed at the end of stderr, but no longer than outputGrace. It
+// calls OnExit and closes exited and done.
 func (p *Process) wait(stderrEnd <-chan struct{}) {
 	p.exitErr = p.child.wait()
 	asked := p.stopAsked.Load()
@@ -214,14 +219,16 @@ func (p *Process) ExitError() error {
 // complete when Done is closed.
 func (p *Process) StderrTail() []string { return p.stderrLines.lastLines() }
 
-// stdio is the three streams of a child, both ends of each.
+// stdio is the three streams of a child: its own ends and ours.
 type stdio struct {
-	childEnds             [3]*os.File // its stdin, stdout and stderr
-	stdin, stdout, stderr *os.File    // our ends
+	childEnds [3]*os.File // the child's stdin, stdout and stderr
+	// our ends of the child's streams
+	stdin, stdout, stderr *os.File
 }
 
-// openStdio makes the pipes, which os/exec could also do: but os/exec closes our ends when
-// the process exits, while they are still being read. All ends are close-on-exec.
+// openStdio makes the streams of a child; with terminal, stdout is one. All ends are
+// close-on-exec. (os/exec could make the pipes, but closes our ends when the process
+// exits, while they are still being read.)
 func openStdio(terminal bool) (*stdio, error) {
 	s := &stdio{}
 	if err := s.open(terminal); err != nil {
@@ -232,7 +239,8 @@ func openStdio(terminal bool) (*stdio, error) {
 	return s, nil
 }
 
-// open makes the pipes. After an error some of them are open.
+// open is openStdio, except that after an error it leaves those streams open that it
+// has made.
 func (s *stdio) open(terminal bool) (err error) {
 	if s.childEnds[0], s.stdin, err = os.Pipe(); err != nil {
 		return err
@@ -249,9 +257,14 @@ func (s *stdio) open(terminal bool) (err error) {
 	return err
 }
 
+// closeChildEnds closes the child's ends, once the child has them or cannot be
+// started.
 func (s *stdio) closeChildEnds() { closeAll(s.childEnds[:]...) }
-func (s *stdio) closeOurEnds()   { closeAll(s.stdin, s.stdout, s.stderr) }
 
+// closeOurEnds closes our ends.
+func (s *stdio) closeOurEnds() { closeAll(s.stdin, s.stdout, s.stderr) }
+
+// closeAll closes those of files that are not nil.
 func closeAll(files ...*os.File) {
 	for _, f := range files {
 		if f != nil {
@@ -260,5 +273,6 @@ func closeAll(files ...*os.File) {
 	}
 }
 
-// errSurvived is what Stop returns when a process has survived SIGKILL.
+// errSurvived is wrapped in the error of Stop when the process or a descendant has
+// survived SIGKILL.
 var errSurvived = errors.New("still running after SIGKILL")

@@ -11,9 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// system is the part of a child that only these systems have.
+// system is the part of a child that differs between the Unixes: here there is none.
 type system struct{}
 
+// start starts the process.
 func (c *child) start(_ context.Context, path string, s *Spec, files [3]*os.File) (err error) {
 	env := s.Env
 	if env == nil {
@@ -46,12 +47,20 @@ func (c *child) wait() error {
 	}
 }
 
+// reapZombie does nothing: wait has reaped the process.
 func (c *child) reapZombie() {}
-func (c *child) release()    {}
 
+// release does nothing: there is nothing to close.
+func (c *child) release() {}
+
+// groupIsDead returns false: this system does not tell which members of a group are
+// zombies.
 func groupIsDead(int) bool { return false }
 
-func (t *childTable) reapOrphans()                               {}
+// reapOrphans does nothing: only Linux has adopted orphans.
+func (t *childTable) reapOrphans() {}
+
+// eachOrphan does nothing: only Linux has adopted orphans.
 func (t *childTable) eachOrphan(string, func(int)) (unsure bool) { return false }
 
 // Subreap does nothing here: only Linux can adopt orphans.

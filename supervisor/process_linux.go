@@ -18,13 +18,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// system is the part of a child that only Linux has.
+// system is the part of a child that differs between the Unixes.
 type system struct {
 	// pidfd becomes readable when the process exits, so that a waiting
 	// goroutine needs no thread; nil if the kernel has none (before 5.4).
 	pidfd *os.File
 }
 
+// start starts the process on the starter's thread, with a marker in its environment.
+// ctx bounds the wait for that thread.
 func (c *child) start(ctx context.Context, path string, s *Spec, files [3]*os.File) error {
 	c.marker = newMarker()
 	env := withVar(s.Env, markerVar, c.marker)
@@ -53,10 +55,14 @@ func (c *child) start(ctx context.Context, path string, s *Spec, files [3]*os.Fi
 // siginfo is the kernel's siginfo_t as waitid fills it. Only 64-bit systems have the
 // padding after code.
 type siginfo struct {
+	// signo and errno are not used. code says how the process has ended: by an exit or
+	// by a signal.
 	signo, errno, code int32
 	_                  [unsafe.Sizeof(uintptr(0)) / 8]int32
-	pid, uid, status   int32
-	_                  [128]byte
+	// pid is the process that has ended, 0 if none has. uid is not used. status is the
+	// exit status or the number of the signal.
+	pid, uid, status int32
+	_                [128]byte
 }
 
 // wait waits until the process has exited and returns how it ended. It does not reap the
@@ -85,8 +91,9 @@ func (c *child) wait() error {
 	return killedBy(syscall.Signal(info.status))
 }
 
-// awaitPidfd calls look each time the pidfd becomes readable, until look reports the exit
-// or an error. It returns false, nil if there is no usable pidfd.
+// awaitPidfd calls look at once, and again each time the pidfd has become readable,
+// until look reports the exit or an error, and returns that. It returns false, nil if
+// there is no usable pidfd.
 func (c *child) awaitPidfd(look func() (bool, error)) (exited bool, err error) {
 	if c.pidfd == nil {
 		return false, nil
@@ -102,7 +109,8 @@ func (c *child) awaitPidfd(look func() (bool, error)) (exited bool, err error) {
 	return exited, err
 }
 
-// reapZombie frees the id of the process, which has exited. The table's lock is held.
+// reapZombie frees the id of the process, which must have exited. The table's lock is
+// held.
 func (c *child) reapZombie() {
 	var ws syscall.WaitStatus
 	for {
@@ -120,21 +128,24 @@ func (c *child) release() {
 	startThread.release()
 }
 
-// startThread is the thread that starts all children. The kernel sends the parent-death signal
-// when the *thread* that has forked ends, and Go may end any thread. So one goroutine,
-// locked to its thread, starts all children and lives while there is any child.
+// startThread is the thread on which all children are started. The kernel sends the
+// parent-death signal when the *thread* that has forked ends, and Go may end any
+// thread. So one goroutine, locked to its thread, starts all children and lives while
+// there is any child.
 var startThread starter
 
-// A starter runs functions on one thread, which lives while it is used.
+// A starter runs functions on one thread of the operating system, which lives as long
+// as there is a child that was started on it.
 type starter struct {
-	mu    sync.Mutex
-	users int           // children that have not been released; 0: there is no thread
-	jobs  chan func()   // what the thread is to run; closed to end it
+	mu    sync.Mutex    // guards the fields below
+	users int           // children that were started and not released, and calls of run; 0: there is no thread
+	jobs  chan func()   // functions that the thread is to run; closed to end the thread
 	ended chan struct{} // closed when the thread's goroutine has ended
 }
 
-// run runs f on the thread and keeps the thread until release is called. If
-// ctx is done before f's turn, it returns ctx's error and nothing is kept.
+// run runs f on the thread, waits for that, and keeps the thread until release is
+// called. If ctx is done before f's turn, it returns ctx's error, has not run f, and
+// nothing is kept.
 func (s *starter) run(ctx context.Context, f func()) error {
 	s.mu.Lock()
 	s.users++
@@ -156,7 +167,8 @@ func (s *starter) run(ctx context.Context, f func()) error {
 	}
 }
 
-// release lets go of the thread that run has kept.
+// release is called once for each run that has returned nil. The last one ends the
+// thread.
 func (s *starter) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +179,8 @@ func (s *starter) release() {
 	}
 }
 
-// serveStarts is the goroutine of a starter's thread.
+// serveStarts is the goroutine of a starter's thread: it runs jobs until that is
+// closed, and then closes ended.
 func serveStarts(jobs <-chan func(), ended chan<- struct{}) {
 	defer close(ended)
 	runtime.LockOSThread()
@@ -177,8 +190,9 @@ func serveStarts(jobs <-chan func(), ended chan<- struct{}) {
 	}
 }
 
-// newMarker returns a unique marker. If this process is itself the child of a supervisor,
-// the marker extends our own, so that the outer supervisor finds our descendants too.
+// newMarker returns a new unique marker for a child. If this process is itself the
+// child of a supervisor, the marker extends our own, so that the outer supervisor
+// finds our descendants too.
 func newMarker() string {
 	b := make([]byte, 8)
 	_, _ = rand.Read(b) // never fails
@@ -190,7 +204,8 @@ func newMarker() string {
 }
 
 // matchesMarker reports whether marker, found in a process's environment, is m or
-// extends it.
+// extends it, so that the process descends from the child with the marker m. It is
+// false for an empty m.
 func matchesMarker(m, marker string) bool {
 	rest, ok := strings.CutPrefix(marker, m)
 	return ok && m != "" && (rest == "" || rest[0] == '.')
@@ -213,10 +228,12 @@ func markerOf(pid int) (marker string, sure bool) {
 
 // A procStat is the part of /proc/PID/stat that we use.
 type procStat struct {
-	state      byte // the letter that ps shows: R, S, Z and so on
+	state byte // the letter that ps shows: R, S, Z and so on
+	// ppid is the parent, and pgid the process group.
 	ppid, pgid int
 }
 
+// readStat returns what /proc says of a process; an error if there is no such process.
 func readStat(pid int) (st procStat, err error) {
 	text, err := statOf(pid)
 	if err != nil {
@@ -226,16 +243,17 @@ func readStat(pid int) (st procStat, err error) {
 	return st, err
 }
 
-// statOf returns /proc/PID/stat from the state on. The command name in parentheses, which stands before it,
-// may hold any characters.
+// statOf returns the text of /proc/PID/stat from behind the command name, which stands
+// in parentheses and may hold any characters: it begins with the state.
 func statOf(pid int) (string, error) {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	return string(b[bytes.LastIndexByte(b, ')')+1:]), err
 }
 
+// isDead reports whether the process has ended, though it may not be reaped yet.
 func (st procStat) isDead() bool { return st.state == 'Z' || st.state == 'X' }
 
-// allPids lists the processes of the system.
+// allPids lists the ids of all processes of the system.
 func allPids() ([]int, error) {
 	d, err := os.Open("/proc")
 	if err != nil {
@@ -252,8 +270,8 @@ func allPids() ([]int, error) {
 	return pids, err
 }
 
-// groupIsDead reports whether all members of the group are zombies. They stay zombies
-// where process 1 does not reap orphans.
+// groupIsDead reports whether all members of the group are zombies; false if that
+// cannot be found out. They stay zombies where process 1 does not reap orphans.
 func groupIsDead(pgid int) bool {
 	pids, err := allPids()
 	if err != nil {

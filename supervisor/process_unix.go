@@ -19,17 +19,20 @@ import (
 // Strays are descendants that have left the child's process group; they can be found on
 // Linux, after Subreap.
 type child struct {
-	pid    int    // and process group id
-	marker string // in the environment of the child and its descendants; "" where there are none (not Linux)
+	pid    int    // the process id, which is also the id of the process group
+	marker string // in the environment of the child and its descendants; "" on other systems than Linux
 	system        // what differs between the Unixes
 
-	groupGone  atomic.Bool  // the group is empty: its id may belong to other processes
-	groupPolls int          // how often the group was looked at
-	terminated map[int]bool // strays that got SIGTERM
+	// the group was found empty: its id is not signalled any more, as it may belong to
+	// other processes
+	groupGone  atomic.Bool
+	groupPolls int          // how often isGroupEmpty has found members, dead or alive
+	terminated map[int]bool // strays that terminateStrays has sent SIGTERM
 }
 
-// fork starts a process in a group of its own and enters it in the table of our children.
-// It holds the lock for both, so that the reaper does not take the child for an orphan.
+// fork starts the file at path, with s.Args, in a process group of its own, and enters
+// it in the table. It returns its process id. It holds the lock for both, so that the
+// reaper does not take the child for an orphan.
 func (t *childTable) fork(path string, s *Spec, env []string, files [3]*os.File, sys *syscall.SysProcAttr) (int, error) {
 	sys.Setpgid = true
 	attr := &syscall.ProcAttr{Dir: s.Dir, Env: env, Sys: sys}
@@ -47,7 +50,7 @@ func (t *childTable) fork(path string, s *Spec, env []string, files [3]*os.File,
 	return pid, nil
 }
 
-// add puts a child that was just started into the table. The caller holds the lock.
+// add enters a child that was just started in the table. The caller holds the lock.
 func (t *childTable) add(pid int) {
 	if t.ownPIDs == nil {
 		t.ownPIDs = make(map[int]bool)
@@ -62,13 +65,15 @@ var children childTable
 // it has adopted. Children are reaped, and removed from the table, only under the lock:
 // whoever holds the lock may signal any pid in the table.
 type childTable struct {
-	mu            sync.Mutex
+	mu            sync.Mutex        // the lock: guards the fields below
 	ownPIDs       map[int]bool      // children that this package has started and not reaped
-	orphans       map[int]string    // adopted children and their markers, see reaper_linux.go
-	markerless    map[int]time.Time // orphans that have no marker yet, and since when
-	adoptsOrphans bool              // Subreap was called
+	orphans       map[int]string    // adopted children and their markers; "": not known yet, or it has none
+	markerless    map[int]time.Time // orphans whose environment could not be read or was empty, and since when
+	adoptsOrphans bool              // Subreap is active
 }
 
+// startChild starts the file at path as s says, tells the watchdog of its group, and
+// returns it. files are its stdin, stdout and stderr.
 func startChild(ctx context.Context, path string, s *Spec, files [3]*os.File) (*child, error) {
 	c := &child{}
 	if err := c.start(ctx, path, s, files); err != nil {
@@ -78,7 +83,8 @@ func startChild(ctx context.Context, path string, s *Spec, files [3]*os.File) (*
 	return c, nil
 }
 
-// reap frees the process id. The process must have exited.
+// reap reaps the process, which must have exited, takes it out of the table and lets
+// go of all that belongs to it. Its process id is free then.
 func (c *child) reap() {
 	children.mu.Lock()
 	c.reapZombie()
@@ -95,17 +101,19 @@ func (c *child) terminate() {
 	c.terminateStrays()
 }
 
+// kill sends SIGKILL to the group.
 func (c *child) kill() {
 	c.signalGroup(unix.SIGKILL)
 }
 
+// signalGroup sends a signal to the process group, unless that was found empty.
 func (c *child) signalGroup(sig syscall.Signal) {
 	if !c.groupGone.Load() {
 		_ = unix.Kill(-c.pid, sig)
 	}
 }
 
-// terminateStrays sends SIGTERM to the strays that have not got it yet.
+// terminateStrays sends SIGTERM to the strays that it has not sent it to before.
 func (c *child) terminateStrays() {
 	children.eachOrphan(c.marker, func(pid int) {
 		if pgid, _ := unix.Getpgid(pid); pgid == c.pid || c.terminated[pid] {
@@ -119,11 +127,13 @@ func (c *child) terminateStrays() {
 	})
 }
 
+// killStrays sends SIGKILL to all strays.
 func (c *child) killStrays() {
 	children.eachOrphan(c.marker, func(pid int) { _ = unix.Kill(pid, unix.SIGKILL) })
 }
 
-// isGone reports whether the group is empty and no stray is left. The child must be reaped.
+// isGone reports whether the group is empty and no stray is left. The child must be
+// reaped before.
 func (c *child) isGone() bool {
 	if !c.groupGone.Load() {
 		if !c.isGroupEmpty() {
@@ -136,12 +146,15 @@ func (c *child) isGone() bool {
 	return none && !unsure
 }
 
-// forgetGroup notes that the group is empty: its id is never signalled again.
+// forgetGroup is called when the group is empty: its id is never signalled again, and
+// the watchdog forgets it.
 func (c *child) forgetGroup() {
 	c.groupGone.Store(true)
 	watchdog.remove(c.pid)
 }
 
+// isGroupEmpty reports whether nobody is left in the group, or only zombies. The
+// latter is expensive to find out, and looked at less and less often.
 func (c *child) isGroupEmpty() bool {
 	if unix.Kill(-c.pid, 0) == unix.ESRCH {
 		return true
@@ -157,7 +170,8 @@ func (c *child) isGroupEmpty() bool {
 	return (c.groupPolls&(c.groupPolls-1) == 0 || c.groupPolls%32 == 0) && groupIsDead(c.pid)
 }
 
-// exitError describes how a process ended; nil: with exit status 0.
+// exitError returns the error of Process.ExitError for a process that has ended so;
+// nil: with exit status 0.
 func exitError(ws syscall.WaitStatus) error {
 	switch {
 	case ws.Signaled():
@@ -168,6 +182,8 @@ func exitError(ws syscall.WaitStatus) error {
 	return nil
 }
 
+// killedBy returns the error of Process.ExitError for a process that a signal has
+// ended.
 func killedBy(sig syscall.Signal) error {
 	name := unix.SignalName(sig)
 	if name == "" {

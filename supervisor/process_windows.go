@@ -16,12 +16,14 @@ import (
 // process and its descendants. The system kills all processes of the job when the last
 // handle to the job is closed, hence also when this process is killed.
 type child struct {
-	pid    int
-	proc   *os.Process
-	job    windows.Handle
-	killed atomic.Bool // kill was called
+	pid    int            // the process id
+	proc   *os.Process    // the process, until wait has returned
+	job    windows.Handle // the job object; 0: isGone has closed it
+	killed atomic.Bool    // kill was called, so the exit status is ours
 }
 
+// startChild starts the file at path as s says, inside a new job object. files are its
+// stdin, stdout and stderr.
 func startChild(_ context.Context, path string, s *Spec, files [3]*os.File) (*child, error) {
 	job, err := newJob()
 	if err != nil {
@@ -55,6 +57,7 @@ func startChild(_ context.Context, path string, s *Spec, files [3]*os.File) (*ch
 	return c, nil
 }
 
+// newJob makes a job object whose processes are killed when its last handle is closed.
 func newJob() (windows.Handle, error) {
 	job, err := windows.CreateJobObject(nil, nil)
 	if err != nil {
@@ -86,7 +89,7 @@ func (c *child) enterJob() error {
 	return nil
 }
 
-// resume resumes the threads of a process that was started suspended.
+// resume lets the threads of a process run that was started suspended.
 func resume(pid uint32) error {
 	snapshot, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPTHREAD, 0)
 	if err != nil {
@@ -116,8 +119,9 @@ func resume(pid uint32) error {
 	return nil
 }
 
-// wait waits for the process and then ends its descendants. A descendant could hold stdout
-// or stderr open, and pipes have no read deadlines on Windows.
+// wait waits until the process has exited, ends its descendants, and returns how the
+// process ended. A descendant could hold stdout or stderr open, and pipes have no read
+// deadlines on Windows.
 func (c *child) wait() error {
 	state, err := c.proc.Wait()
 	_ = windows.TerminateJobObject(c.job, 1)
@@ -136,31 +140,39 @@ func (c *child) wait() error {
 	}
 }
 
-// terminate sends CTRL_BREAK, which is the closest to SIGTERM. It has no effect on a child
-// that does not share our console.
+// terminate sends CTRL_BREAK to the process and its group, which is the closest to
+// SIGTERM. It has no effect on a child that does not share our console.
 func (c *child) terminate() {
 	_ = windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(c.pid))
 }
 
+// kill ends the process and all its descendants at once.
 func (c *child) kill() {
 	c.killed.Store(true)
 	_ = windows.TerminateJobObject(c.job, 1)
 }
 
+// terminateStrays does nothing: the job object holds all descendants.
 func (c *child) terminateStrays() {}
-func (c *child) killStrays()      {}
+
+// killStrays does nothing: the job object holds all descendants.
+func (c *child) killStrays() {}
 
 // reap does nothing: wait has reaped the process, and isGone closes its job.
 func (c *child) reap() {}
 
-// jobAccounting is JOBOBJECT_BASIC_ACCOUNTING_INFORMATION.
+// jobAccounting is JOBOBJECT_BASIC_ACCOUNTING_INFORMATION, as Windows fills it. Only
+// Active is used: how many processes the job has now.
 type jobAccounting struct {
-	TotalUserTime, TotalKernelTime             int64
-	ThisPeriodUserTime, ThisPeriodKernelTime   int64
+	// not used: what the system says of the job's CPU time
+	TotalUserTime, TotalKernelTime int64
+	// not used: the same for a period
+	ThisPeriodUserTime, ThisPeriodKernelTime int64
+	// Active is how many processes the job has now. The others are not used.
 	PageFaults, Total, Active, TotalTerminated uint32
 }
 
-// isGone reports whether the job is empty, and closes an empty job.
+// isGone reports whether the job has no more processes, and closes the job then.
 func (c *child) isGone() bool {
 	if c.job == 0 {
 		return true
@@ -176,12 +188,16 @@ func (c *child) isGone() bool {
 	return true
 }
 
+// openTerminal returns an error: there are no pseudo-terminals here.
 func openTerminal() (ours, childs *os.File, err error) {
 	return nil, nil, errors.New("a terminal for stdout is not available on Windows: run without it")
 }
 
+// isTerminalEnd reports whether err says that nobody has the other end of the pipe
+// open.
 func isTerminalEnd(err error) bool { return errors.Is(err, windows.ERROR_BROKEN_PIPE) }
 
+// peekNamedPipe is the system's function that says how many bytes are in a pipe.
 var peekNamedPipe = windows.NewLazySystemDLL("kernel32.dll").NewProc("PeekNamedPipe")
 
 // readNow reads what is in the pipe and does not wait. It returns 0, nil if the pipe is

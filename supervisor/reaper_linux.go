@@ -51,8 +51,9 @@ func Subreap() (stop func(), err error) {
 	}), nil
 }
 
-// serveSigchld reaps orphans as they exit. The children of this package cause SIGCHLD as
-// well, which needs no reaping here, so serveSigchld pauses after each signal.
+// serveSigchld is the goroutine of Subreap: it reaps orphans after each SIGCHLD, until
+// quit is closed, and then closes ended. The children of this package cause SIGCHLD as
+// well, so it pauses for reapPause after each one.
 func serveSigchld(sigchld <-chan os.Signal, quit <-chan struct{}, ended chan<- struct{}) {
 	defer close(ended)
 	pause := time.NewTicker(reapPause)
@@ -73,7 +74,7 @@ func serveSigchld(sigchld <-chan os.Signal, quit <-chan struct{}, ended chan<- s
 }
 
 const (
-	reapPause = 20 * time.Millisecond
+	reapPause = 20 * time.Millisecond // how long serveSigchld pauses after it has reaped orphans
 	// orphanWait is how long orphans may take to end after SIGTERM, and again after SIGKILL.
 	orphanWait = 2 * time.Second
 )
@@ -131,11 +132,13 @@ func (t *childTable) eachOrphan(m string, f func(pid int)) (unsure bool) {
 	return unsure
 }
 
-// execWait is how long an orphan without an environment may be in the middle of an exec,
-// when a process has none. After execWait the orphan has cleared its environment.
+// execWait is how long an orphan with an empty environment counts as one in the middle
+// of an exec, when a process has none. After that it has cleared its environment.
 const execWait = 2 * time.Second
 
-// mayBeExecing reports whether an orphan without a marker may be in the middle of an exec, and notes since when it has none.
+// mayBeExecing is called for an orphan whose environment is empty or cannot be read.
+// It reports whether that has been so for less than execWait, so that the orphan may
+// be in the middle of an exec.
 func (t *childTable) mayBeExecing(pid int) bool {
 	since, seen := t.markerless[pid]
 	if !seen {
@@ -148,10 +151,10 @@ func (t *childTable) mayBeExecing(pid int) bool {
 	return time.Since(since) < execWait
 }
 
-// adoptedChildren lists the living children that this package has not started, and reaps the dead
-// ones. The caller holds the lock, so the list is exact: the kernel's list skips
-// entries only if children are reaped while it is read. A process that dies first passes
-// its children to us, so adoptedChildren reads the list again after it has reaped one.
+// adoptedChildren returns the living children that this package has not started, and
+// reaps the dead ones. The caller holds the lock, so the list is exact: the kernel's
+// list skips entries only if children are reaped while it is read. A process that dies
+// passes its children to us, so the list is read again after one was reaped.
 func (t *childTable) adoptedChildren() []int {
 	for {
 		pids, err := ourChildren()
@@ -177,7 +180,8 @@ func (t *childTable) adoptedChildren() []int {
 	}
 }
 
-// ourChildren lists the children of all our threads that are not reaped.
+// ourChildren returns the ids of the children of all our threads that are not reaped,
+// zombies included.
 func ourChildren() ([]int, error) {
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil {

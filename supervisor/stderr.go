@@ -11,23 +11,24 @@ import (
 const MaxStderrLine = 4096
 
 const (
-	cutMark          = " [cut]"
-	maxTailLines     = 10
-	maxTailLineBytes = 512 // of each line
+	cutMark          = " [cut]" // ends a line that was cut
+	maxTailLines     = 10       // how many lines StderrTail returns at most
+	maxTailLineBytes = 512      // how long each of them may be
 )
 
-// stderrLines splits a child's stderr into lines.
+// stderrLines reads a child's stderr line by line, hands each line to a callback, and
+// keeps the last ones.
 type stderrLines struct {
-	onLine func(line []byte) // may be nil
+	onLine func(line []byte) // Spec.Stderr; nil: none
 
-	mu            sync.Mutex
-	tail          [][]byte // the last lines, oldest first; under mu
-	keptStackCall bool     // tail has a call of the stack that is being printed; under mu
+	mu            sync.Mutex // guards the fields below
+	tail          [][]byte   // the last lines, oldest first
+	keptStackCall bool       // tail has a call of the stack that is being printed: no other of its calls is kept
 }
 
-// copyFrom reads r to its end: a child must never wait for us to read its stderr. The
-// buffer holds one line. It is small until a line is long: there are many children, and most
-// of them say little.
+// copyFrom reads r, the child's stderr, to its end and hands on its lines: a child
+// must never wait for us to read. The buffer holds one line. It is small until a line
+// is long: there are many children, and most of them say little.
 func (l *stderrLines) copyFrom(r io.Reader) {
 	const full = MaxStderrLine + 2 // for the longest line with \r\n
 	buf := make([]byte, 512)
@@ -65,7 +66,7 @@ func (l *stderrLines) copyFrom(r io.Reader) {
 	}
 }
 
-// emit puts a line into the tail, and hands it to onLine.
+// emit takes a line, without its end, into the tail, and calls onLine with it.
 func (l *stderrLines) emit(line []byte) {
 	if len(line) > MaxStderrLine { // a line without \r may be one byte longer and still fit the buffer
 		line = append(line[:MaxStderrLine-len(cutMark)], cutMark...)
@@ -78,9 +79,10 @@ func (l *stderrLines) emit(line []byte) {
 	}
 }
 
-// addToTail puts a line into the tail. Of a stack it keeps one call at most, the first one in the program's own
-// files, and none of a Go stack. The rest of the stack would push out the message of the exception or the panic,
-// which stands above the stack.
+// addToTail appends a line to the tail, perhaps cut, and drops the oldest if there are
+// too many. Of a stack it keeps one call at most, the first one in the program's own
+// files, and none of a Go stack. The rest of the stack would push out the message of
+// the exception or the panic, which stands above it.
 func (l *stderrLines) addToTail(line []byte) {
 	switch part := stackPartOf(line); {
 	case part == ownCall && !l.keptStackCall:
@@ -101,17 +103,19 @@ func (l *stderrLines) addToTail(line []byte) {
 	l.tail = append(l.tail, append(memory[:0], line[:min(len(line), maxTailLineBytes)]...))
 }
 
-// A stackPart is what a line is of a stack.
+// A stackPart says what a line of stderr is in a stack that a program prints when it
+// fails.
 type stackPart int
 
 const (
-	noStack    stackPart = iota
-	ownCall              // a call in the program's own files
-	otherPart            // a call in the runtime, or a line above or below the calls
-	goPosition           // the second line of a call in Go, with the file
+	noStack    stackPart = iota // no part of a stack
+	ownCall                     // a call in the program's own files
+	otherPart                   // a call in the runtime, or a line above or below the calls
+	goPosition                  // the second line of a call in a Go stack, which has the file and the line's number
 )
 
-// stackPartOf tells what a line is of a stack as Node.js, Java, .NET and Go print it. (Python prints the message last.)
+// stackPartOf returns what part of a stack a line is, as Node.js, Java, .NET and Go
+// print it. (Python prints the message last.)
 func stackPartOf(line []byte) stackPart {
 	text := bytes.TrimLeft(line, " \t")
 	indented := len(text) < len(line)
@@ -129,6 +133,7 @@ func stackPartOf(line []byte) stackPart {
 	return noStack
 }
 
+// lastLines is StderrTail.
 func (l *stderrLines) lastLines() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

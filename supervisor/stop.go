@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// StopWaits are the waits of the steps of Process.Stop. Zero means the default
-// of 5 s. Negative means to go on to the next step at once; for Kill, the last
-// step, it means the default.
+// StopWaits says how long Process.Stop waits after each of its steps before it takes
+// the next. Zero means the default of 5 s. Negative means to go on to the next step at
+// once; for Kill, the last step, it means the default.
 type StopWaits struct {
 	// Stdin is how long the child has to end after its stdin was closed.
 	Stdin time.Duration
@@ -18,6 +18,8 @@ type StopWaits struct {
 	Kill time.Duration
 }
 
+// withDefaults returns the waits with defaults in the place of zeros, and of a
+// negative Kill.
 func (w StopWaits) withDefaults() StopWaits {
 	const usual = 5 * time.Second
 	if w.Stdin == 0 {
@@ -32,17 +34,18 @@ func (w StopWaits) withDefaults() StopWaits {
 	return w
 }
 
-// A stopStep is one row of the stop table.
+// A stopStep is one step of Process.Stop.
 type stopStep struct {
-	name   string // for Spec.OnStop
-	action func()
-	// onStrays is called repeatedly during the wait. It signals descendants that were not
-	// known before, each once. May be nil.
+	name   string // what Spec.OnStop is told
+	action func() // action takes the step: it asks the child to end, or ends it.
+	// onStrays is called again and again during the wait, to signal strays that were
+	// not there before. nil: there is nothing to do.
 	onStrays func()
-	wait     time.Duration // how long until the next step
+	wait     time.Duration // how long the end is waited for before the next step
 }
 
-// stopSteps is what Stop does, in this order, until everything has ended.
+// stopSteps returns the steps of Stop, which it takes in this order until everything
+// has ended.
 func (p *Process) stopSteps() []stopStep {
 	return []stopStep{
 		{"close stdin", func() { _ = p.stdin.Close() }, nil, p.stopWaits.Stdin},
@@ -68,8 +71,9 @@ func (p *Process) Stop() error {
 	return p.stopErr
 }
 
-// Kill is Stop without a wait before SIGKILL. If Stop was called before, Kill is the same
-// as another call of Stop.
+// Kill is Stop without waits before SIGKILL: it takes the same steps, one right after
+// the other. If Stop was called before, Kill only waits for that and returns its
+// error.
 func (p *Process) Kill() error {
 	p.stopOnce.Do(func() {
 		p.stopWaits.Stdin, p.stopWaits.Term = time.Nanosecond, time.Nanosecond
@@ -78,7 +82,9 @@ func (p *Process) Kill() error {
 	return p.stopErr
 }
 
-// runStop takes the steps of Stop until everything has ended.
+// runStop takes the steps of Stop until the process and its descendants have ended,
+// reaps the process, and waits for the goroutines. The error says that something has
+// survived SIGKILL.
 func (p *Process) runStop() error {
 	gone := false
 	p.stopAsked.Store(true)
@@ -112,8 +118,8 @@ func (p *Process) runStop() error {
 	return nil
 }
 
-// awaitGone waits until the process and all that belongs to it have ended, at most
-// step.wait, and reports whether they have.
+// awaitGone waits for step.wait at most until the process and all that belongs to it
+// have ended, and reports whether they have. It reaps the process.
 func (p *Process) awaitGone(step stopStep) bool {
 	end := time.Now().Add(step.wait)
 	if !p.exitsWithin(step.wait) {
@@ -149,11 +155,13 @@ func (p *Process) exitsWithin(wait time.Duration) bool {
 	}
 }
 
-// maxPollInterval is the longest pause between two looks at a group. It is short because the
-// last member may end after a look: then the next signal goes to whoever has got the
-// group's id. Systems hand out ids in turn, and none comes round in this time.
+// maxPollInterval is the longest pause between two looks whether a group is empty. It
+// is short because the last member may end after a look: then the next signal goes to
+// whoever has got the group's id. Systems hand out ids in turn, and none comes round
+// in this time.
 const maxPollInterval = 20 * time.Millisecond
 
+// hasExited reports whether the process has exited, reaped or not.
 func (p *Process) hasExited() bool {
 	select {
 	case <-p.exited:
@@ -163,4 +171,5 @@ func (p *Process) hasExited() bool {
 	}
 }
 
+// reap reaps the process, which must have exited. Only the first call does anything.
 func (p *Process) reap() { p.reapOnce.Do(p.child.reap) }

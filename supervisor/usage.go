@@ -2,8 +2,8 @@ package supervisor
 
 import "time"
 
-// Usage is what processes use of their machine.
+// Usage is how much CPU time and memory some processes use together.
 type Usage struct {
-	CPU      time.Duration // of those that run, since each was started
-	Resident int64         // memory, in bytes; what they share counts for each
+	CPU      time.Duration // CPU time that they have used since each was started; processes that have ended do not count
+	Resident int64         // resident memory, in bytes; what several of them share counts for each
 }

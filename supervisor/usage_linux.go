@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// clockTick is what CPU time is counted in, in /proc: the kernel tells programs so everywhere.
+// clockTick is the unit of CPU time in /proc/PID/stat, the same on every Linux.
 const clockTick = time.Second / 100
 
-// UsageOf returns what processes and their descendants use. One that has ended counts no more. ok is false where
-// the system does not tell (it is Linux that does), and if none of the processes is there.
+// UsageOf returns what the processes with these ids, and their descendants, use
+// together. A process that has ended counts no more. ok is false if none of pids is
+// there; on other systems than Linux it always is.
 func UsageOf(pids ...int) (u Usage, ok bool) {
 	seen := map[int]bool{}
 	for len(pids) > 0 {
@@ -35,7 +36,7 @@ func UsageOf(pids ...int) (u Usage, ok bool) {
 	return u, ok
 }
 
-// childrenOf returns the children of a process, each of which belongs to the thread that has started it.
+// childrenOf returns the ids of a process's children; none if it has ended.
 func childrenOf(pid int) (all []int) {
 	dir := "/proc/" + strconv.Itoa(pid) + "/task/"
 	threads, _ := os.ReadDir(dir) // none: it has ended

@@ -2,5 +2,5 @@
 
 package supervisor
 
-// UsageOf returns what processes and their descendants use. ok is false: this system does not tell.
+// UsageOf returns false: this system does not tell what processes use.
 func UsageOf(...int) (u Usage, ok bool) { return u, false }

@@ -33,6 +33,7 @@ func StartWatchdog() error {
 	return nil
 }
 
+// startWatchdog starts the watchdog, and returns our end of the pipe that it reads.
 func startWatchdog() (*os.File, error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -64,8 +65,8 @@ func startWatchdog() (*os.File, error) {
 	return w, nil
 }
 
-// forkWatchdog starts the watchdog and enters it in the table of our children, because the
-// reaper takes every other child for an orphan. The entry stays: the watchdog ends after us.
+// forkWatchdog starts the watchdog, and enters it in the table, because the reaper
+// takes every other child for an orphan. The entry stays: the watchdog ends after us.
 func (t *childTable) forkWatchdog(exe string, attr *syscall.ProcAttr) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,8 +97,9 @@ func WatchdogMain() bool {
 	return true
 }
 
-// killAll kills the groups and containers that are left. The id of a group cannot belong
-// to other processes yet: groups that ended with the bridge ended a moment ago.
+// killAll kills the groups, the processes with their markers and the containers that
+// are in the set. The id of a group cannot belong to other processes yet: groups that
+// ended with the process that was watched ended a moment ago.
 func (g guardedSet) killAll() {
 	for pgid := range g.groups {
 		_ = unix.Kill(-pgid, unix.SIGKILL)
