@@ -20,9 +20,9 @@ import (
 
 // Bounds of what a server may send.
 const (
-	maxDocumentBytes = 1 << 20 // a document or an answer
-	maxRedirects     = 3       // of a request for a document; all others may not be redirected at all
-	callTimeout      = 30 * time.Second
+	maxDocumentBytes = 1 << 20          // how long a document, or the answer to a request, may be
+	maxRedirects     = 3                // how many redirects a request for a document follows; a POST follows none
+	callTimeout      = 30 * time.Second // how long a request with its answer may take, unless EndpointCaller.Timeout says otherwise
 )
 
 // An EndpointCaller sends requests to the endpoints of authorization servers, and reads their documents and those of resources. Its zero value works. It may be used concurrently,
@@ -48,6 +48,7 @@ type EndpointCaller struct {
 	IssuerAliases map[string]string
 }
 
+// now returns the time by the clock Now.
 func (c *EndpointCaller) now() time.Time {
 	if c.Now != nil {
 		return c.Now()
@@ -55,7 +56,8 @@ func (c *EndpointCaller) now() time.Time {
 	return time.Now()
 }
 
-// httpClient returns a copy of the HTTP client with these rules for redirects.
+// httpClient returns a copy of the HTTP client without a cookie jar, with checkRedirect as its rule for
+// redirects.
 func (c *EndpointCaller) httpClient(checkRedirect func(*http.Request, []*http.Request) error) *http.Client {
 	hc := http.Client{}
 	if c.HTTP != nil {
@@ -65,7 +67,7 @@ func (c *EndpointCaller) httpClient(checkRedirect func(*http.Request, []*http.Re
 	return &hc
 }
 
-// withTimeout returns a ctx for one request and its response.
+// withTimeout returns a ctx that ends when the time for one request and its answer is over (Timeout).
 func (c *EndpointCaller) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	if c.Timeout > 0 {
 		return context.WithTimeout(ctx, c.Timeout)
@@ -73,13 +75,15 @@ func (c *EndpointCaller) withTimeout(ctx context.Context) (context.Context, cont
 	return context.WithTimeout(ctx, callTimeout)
 }
 
-// redirectError is a redirect that is not followed.
-type redirectError struct{ problem string }
+// redirectError is the error for a redirect that the rules do not allow to follow.
+type redirectError struct {
+	problem string // what is wrong with the redirect, for people
+}
 
 func (e *redirectError) Error() string { return e.problem }
 
-// checkDocumentRedirect is the rule for redirects of documents: few, never away from TLS, and only to
-// where a document may be.
+// checkDocumentRedirect is a CheckRedirect for requests for documents. It refuses more than maxRedirects,
+// redirects from https to http, and addresses that checkURL refuses.
 func (c *EndpointCaller) checkDocumentRedirect(req *http.Request, via []*http.Request) error {
 	switch {
 	case len(via) > maxRedirects:
@@ -93,9 +97,9 @@ func (c *EndpointCaller) checkDocumentRedirect(req *http.Request, via []*http.Re
 	return nil
 }
 
-// getJSON fetches a JSON document, and does not parse it. NotFound: the status is not 200, or the
-// Content-Type is not JSON, because some servers answer everything with a page. Unavailable: 408, 429,
-// 5xx, or no answer.
+// getJSON fetches a JSON document by GET, and does not parse it. doing becomes Operation of an Error; accept
+// are media types besides application/json. NotFound: the status is not 200, or the Content-Type is not JSON,
+// because some servers answer everything with a page. Unavailable: 408, 429, 5xx, or no answer.
 func (c *EndpointCaller) getJSON(ctx context.Context, doing, addr string, accept ...string) ([]byte, error) {
 	if err := c.checkURL(addr); err != nil {
 		return nil, &Error{Kind: Invalid, Operation: doing, URL: redactURL(addr), Problem: "the address is not allowed", Err: err}
@@ -137,7 +141,8 @@ func (c *EndpointCaller) getJSON(ctx context.Context, doing, addr string, accept
 	return body, nil
 }
 
-// isJSON reports whether a media type is one of JSON. "" counts as JSON too: whoever parses the body finds out.
+// isJSON reports whether a Content-Type is one of JSON. "" counts as JSON too: whoever parses the body finds
+// out.
 func isJSON(contentType string) bool {
 	if contentType == "" {
 		return true
@@ -147,10 +152,10 @@ func isJSON(contentType string) bool {
 		(media == "application/json" || strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json"))
 }
 
-// errTooLarge is an answer that is larger than maxDocumentBytes.
+// errTooLarge says that an answer has more than maxDocumentBytes.
 var errTooLarge = errors.New("the answer is larger than 1 MiB")
 
-// readBody reads an answer within the limit.
+// readBody reads an answer to its end; errTooLarge if it has more than maxDocumentBytes.
 func readBody(r io.Reader) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(r, maxDocumentBytes+1))
 	if len(body) > maxDocumentBytes {
@@ -182,7 +187,8 @@ func newRequestError(doing, addr string, err error, sent bool) *Error {
 	return e
 }
 
-// retryAfter reads Retry-After (RFC 9110, 10.2.3): seconds or a date. At most a day.
+// retryAfter returns how long the header Retry-After (RFC 9110, 10.2.3), seconds or a date, says to wait: at
+// most a day. 0: it is missing, in the past, or cannot be read.
 func (c *EndpointCaller) retryAfter(h http.Header) time.Duration {
 	v := strings.TrimSpace(h.Get("Retry-After"))
 	if v == "" {
@@ -197,14 +203,15 @@ func (c *EndpointCaller) retryAfter(h http.Header) time.Duration {
 	return min(max(d, 0), 24*time.Hour)
 }
 
-// A response is what came back to a POST.
+// A response is the answer to a POST.
 type response struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// post sends a body, follows no redirect, and reads the answer.
+// post sends a body by POST, follows no redirect (a 3xx is an Error), and reads the answer, whatever its
+// status is. doing becomes Operation of an Error.
 func (c *EndpointCaller) post(ctx context.Context, doing, addr string, header http.Header, body string) (response, error) {
 	if err := c.checkURL(addr); err != nil {
 		return response{}, &Error{Kind: Invalid, Operation: doing, URL: redactURL(addr), Problem: "the address is not allowed", Err: err}
@@ -250,7 +257,8 @@ func (c *EndpointCaller) AllowsPlainHTTP() bool {
 	return ok && t.PlainHTTP()
 }
 
-// checkURL checks an address that comes from a document.
+// checkURL checks an address that comes from a document: https with a host, without user name and fragment.
+// http is for loopback only, unless AllowsPlainHTTP.
 func (c *EndpointCaller) checkURL(addr string) error { return checkURL(addr, c.AllowsPlainHTTP()) }
 
 // checkURL checks an address that comes from a document: https with a host, without user name and
@@ -274,7 +282,7 @@ func checkURL(addr string, allowsPlainHTTP bool) error {
 	return nil
 }
 
-// isLoopbackName reports whether a host is this machine by its name.
+// isLoopbackName reports whether a host is "localhost" or a loopback address.
 func isLoopbackName(host string) bool {
 	if strings.EqualFold(host, "localhost") {
 		return true
@@ -288,7 +296,7 @@ func isSameOrigin(a, b *url.URL) bool {
 	return strings.EqualFold(a.Scheme, b.Scheme) && strings.EqualFold(a.Hostname(), b.Hostname()) && portOf(a) == portOf(b)
 }
 
-// portOf returns the port of a URL, also where it is not written.
+// portOf returns the port of a URL, or else that of its scheme, http or https; "": neither is known.
 func portOf(u *url.URL) string {
 	switch {
 	case u.Port() != "":

@@ -8,15 +8,15 @@ import (
 
 // Bounds of what is read of WWW-Authenticate.
 const (
-	maxChallengeBytes  = 16 << 10
-	maxChallenges      = 32
-	maxChallengeParams = 64
+	maxChallengeBytes  = 16 << 10 // how long all WWW-Authenticate lines of an answer may be together
+	maxChallenges      = 32       // how many challenges an answer may have
+	maxChallengeParams = 64       // how many parameters one challenge may have
 )
 
 // A Challenge is one challenge of WWW-Authenticate (RFC 9110, 11.3 and 11.6.1).
 type Challenge struct {
 	Scheme  string  // as it was sent; compared without regard to case
-	Token68 string  // what some schemes have in the place of parameters
+	Token68 string  // the text that some schemes have in the place of parameters (RFC 9110, 11.2); "": none
 	Params  []Param // in their order, without their quotes
 }
 
@@ -24,7 +24,7 @@ type Challenge struct {
 // once (RFC 9110, 11.2).
 type Param struct{ Name, Value string }
 
-// Param returns the value of a parameter.
+// Param returns the value of the parameter with this name, in upper or lower case; false: there is none.
 func (c Challenge) Param(name string) (value string, ok bool) {
 	for _, p := range c.Params {
 		if strings.EqualFold(p.Name, name) {
@@ -64,14 +64,14 @@ func (c Challenge) String() string {
 	return b.String()
 }
 
-// A ChallengeError says where a WWW-Authenticate header breaks RFC 9110, 11.
+// A ChallengeError says where the WWW-Authenticate lines of an answer break the syntax of RFC 9110, 11.
 type ChallengeError struct {
 	LineNumber int    // which of the header lines; the first one is 1
-	Offset     int    // how many bytes stand before the place
+	Offset     int    // how many bytes of the line stand before the place
 	Problem    string // what is wrong there
 }
 
-// Error returns all of it. The header's text is not in it.
+// Error returns the place and the problem in one line. It does not repeat the header's text.
 func (e *ChallengeError) Error() string {
 	return fmt.Sprintf("WWW-Authenticate, line %d, byte %d: %s", e.LineNumber, e.Offset+1, e.Problem)
 }
@@ -123,18 +123,21 @@ func (c Challenge) repeatedParam() string {
 	return ""
 }
 
-// A challengeScanner reads one header line.
+// A challengeScanner parses one line of WWW-Authenticate. Its read methods move pos behind what they have
+// read.
 type challengeScanner struct {
-	text       string
-	pos        int
-	lineNumber int
+	text       string // the line
+	pos        int    // how many bytes of text were read
+	lineNumber int    // for errors; the first line is 1
 }
 
+// syntaxError returns an error that says that what is wrong at pos.
 func (s *challengeScanner) syntaxError(what string) *ChallengeError {
 	return &ChallengeError{LineNumber: s.lineNumber, Offset: s.pos, Problem: what}
 }
 
-// peek returns the next byte; 0 at the end. A NUL in the text is no character of any rule here.
+// peek returns the next byte, and does not read it; 0 at the end. A NUL in the text is no character of any
+// rule here.
 func (s *challengeScanner) peek() byte {
 	if s.pos < len(s.text) {
 		return s.text[s.pos]
@@ -151,6 +154,7 @@ func (s *challengeScanner) takeWhile(matches func(byte) bool) string {
 	return s.text[start:s.pos]
 }
 
+// skipSpace reads spaces and tabs, and reports whether there were any.
 func (s *challengeScanner) skipSpace() bool { return s.takeWhile(isSpace) != "" }
 
 // skipEmptyElements skips empty elements of a list: commas and spaces.
@@ -158,7 +162,8 @@ func (s *challengeScanner) skipEmptyElements() {
 	s.takeWhile(func(c byte) bool { return isSpace(c) || c == ',' })
 }
 
-// readChallenges reads to the end, and returns what came before an error.
+// readChallenges reads the rest of the line. With a fault, all are the challenges before it, and the rest of
+// the line is not read.
 func (s *challengeScanner) readChallenges() (all []Challenge, fault *ChallengeError) {
 	for s.skipEmptyElements(); s.pos < len(s.text); s.skipEmptyElements() {
 		c, fault := s.readChallenge()
@@ -224,7 +229,8 @@ func (s *challengeScanner) readToken68() string {
 	return ""
 }
 
-// readParam reads a parameter. ok is false where no parameter stands; the caller resets pos then.
+// readParam reads a parameter of a challenge, name=value or name="value". ok is false where none stands; what
+// was read then is for the caller to read again. A fault: a value is missing or breaks the rules.
 func (s *challengeScanner) readParam() (p Param, ok bool, fault *ChallengeError) {
 	p.Name = s.takeWhile(isTokenChar)
 	s.skipSpace()
@@ -244,7 +250,8 @@ func (s *challengeScanner) readParam() (p Param, ok bool, fault *ChallengeError)
 	return p, true, nil
 }
 
-// readQuotedString reads a quoted string (RFC 9110, 5.6.4).
+// readQuotedString reads a quoted string (RFC 9110, 5.6.4) and returns its text, without the quotes and
+// escapes.
 func (s *challengeScanner) readQuotedString() (string, *ChallengeError) {
 	start := s.pos
 	s.pos++
@@ -269,38 +276,42 @@ func (s *challengeScanner) readQuotedString() (string, *ChallengeError) {
 	return "", s.syntaxError("a quoted string begins and does not end")
 }
 
+// isSpace reports whether c is a space or a tab.
 func isSpace(c byte) bool { return c == ' ' || c == '\t' }
 
+// isAlnum reports whether c is an ASCII letter or digit.
 func isAlnum(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-// isTokenChar is tchar of RFC 9110, 5.6.2.
+// isTokenChar reports whether c may stand in a token (RFC 9110, 5.6.2).
 func isTokenChar(c byte) bool {
 	return isAlnum(c) || c != 0 && strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
 }
 
+// isToken68Char reports whether c may stand in a token68 (RFC 9110, 11.2) before the "=" at its end.
 func isToken68Char(c byte) bool { return isAlnum(c) || c != 0 && strings.IndexByte("-._~+/", c) >= 0 }
 
 // The schemes that a Demand knows.
 const (
-	SchemeBearer = "Bearer" // RFC 6750
-	SchemeDPoP   = "DPoP"   // RFC 9449
+	SchemeBearer = "Bearer" // the scheme of tokens that are bound to no key (RFC 6750)
+	SchemeDPoP   = "DPoP"   // the scheme of tokens that are bound to a key (RFC 9449)
 )
 
 // A Demand is what a server asks of an OAuth client in its WWW-Authenticate challenges.
 type Demand struct {
-	AcceptsBearer, AcceptsDPoP bool     // whether it accepts tokens of these schemes
-	ResourceMetadata           string   // address of its metadata (RFC 9728, 5.1)
-	Scopes                     []string // what the request needs (RFC 6750, 3); nil: it does not say
-	ErrorCode                  string   // invalid_token, insufficient_scope, use_dpop_nonce ...
-	ErrorDescription           string   // foreign text
-	DPoPAlgs                   []string // algorithms for DPoP proofs (RFC 9449, 5.1)
+	AcceptsBearer    bool     // it has a Bearer challenge
+	AcceptsDPoP      bool     // it has a DPoP challenge
+	ResourceMetadata string   // the address of the server's metadata (RFC 9728, 5.1); "": it does not say
+	Scopes           []string // the scopes that the request needs (RFC 6750, 3); nil: it does not say
+	ErrorCode        string   // "invalid_token", "insufficient_scope", "use_dpop_nonce" ...; "": it names none
+	ErrorDescription string   // the server's own words, which are foreign text
+	DPoPAlgs         []string // the algorithms that DPoP proofs may be signed with (RFC 9449, 5.1); nil: it does not say
 }
 
-// DemandOf reads challenges (RFC 6750, 3; RFC 9728, 5.1; RFC 9449, 7.1). Each value is the first one
-// that a Bearer or DPoP challenge has. The address of the metadata is taken from other schemes too
-// if those have none.
+// DemandOf returns what challenges ask for (RFC 6750, 3; RFC 9728, 5.1; RFC 9449, 7.1). Of each value the
+// first one counts that a Bearer or DPoP challenge has. The address of the metadata is taken from challenges
+// of other schemes too if those have none.
 func DemandOf(challenges []Challenge) Demand {
 	var d Demand
 	foreign := ""
@@ -332,8 +343,8 @@ func DemandOf(challenges []Challenge) Demand {
 	return d
 }
 
-// Challenges returns what a server sends: a complete challenge for each scheme it takes, so that
-// DemandOf returns the same Demand.
+// Challenges returns the challenges with which a server asks for d: one for each scheme that it accepts, from
+// which DemandOf reads d again.
 func (d Demand) Challenges() []Challenge {
 	var params []Param
 	add := func(name, value string) {
@@ -370,8 +381,8 @@ func SplitScope(scope string) []string {
 // JoinScope returns the scope parameter of these values (RFC 6749, 3.3).
 func JoinScope(scopes []string) string { return strings.Join(scopes, " ") }
 
-// UnionScope returns all of both, each once, in their order: what a client asks for when a request
-// needs more than it has (the specification's step-up authorization flow).
+// UnionScope returns the scopes of have, and after them those of more that have lacks: what a client asks for
+// when a request needs more than it has (the specification's step-up authorization flow).
 func UnionScope(have, more []string) []string {
 	all := slices.Clone(have)
 	for _, s := range more {

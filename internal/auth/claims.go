@@ -13,20 +13,21 @@ import (
 // Claims is what an access token says (RFC 9068, 2.2; RFC 7662, 2.2).
 type Claims struct {
 	Issuer        string    // "iss"; "": the introspection endpoint does not say
-	Subject       string    // "sub"
+	Subject       string    // "sub": the user, or a client without one
 	ClientID      string    // "client_id", or "azp" where that is missing
-	ID            string    // "jti"
-	Audience      []string  // "aud", which may be a string
-	Scopes        []string  // of "scope" and "scp", each a string or an array
+	ID            string    // "jti": the id of the token
+	Audience      []string  // "aud": whom the token is for; in the token it may be a string
+	Scopes        []string  // those of "scope" and "scp" together, each a string or an array
 	Expires       time.Time // "exp"; zero: it does not say
 	NotBefore     time.Time // "nbf": not valid before; zero: from the beginning
 	Issued        time.Time // "iat"; zero: it does not say
-	JKT           string    // bound to this DPoP key (RFC 9449, 6): a proof is demanded
-	X5T           string    // bound to this certificate, x5t#S256 (RFC 8705, 3.1): it is demanded
+	JKT           string    // thumbprint of the DPoP key that the token is bound to (RFC 9449, 6); "": none. The request needs a proof with that key
+	X5T           string    // x5t#S256 of the certificate that the token is bound to (RFC 8705, 3.1); "": none. The request needs that certificate
 	KeyThumbprint string    // thumbprint of the key that signed it, for KeySet.Has; "" of an introspected token
 }
 
-// DescribeWrongAudience names the audience of a valid token and what is accepted in its place, for the log.
+// DescribeWrongAudience returns words for the log: the audience that a valid token has, and which ones would
+// be accepted.
 func DescribeWrongAudience(token, accepted []string) string {
 	return fmt.Sprintf("another audience, %.200q; accepted is %.200q", token, accepted)
 }
@@ -36,7 +37,8 @@ func (c Claims) IsFor(audiences []string) bool {
 	return slices.ContainsFunc(c.Audience, func(a string) bool { return a != "" && slices.Contains(audiences, a) })
 }
 
-// readClaims reads the claims of a token whose origin is already certain.
+// readClaims reads the claims of a token, or of the answer of introspection, whose origin is already certain.
+// It checks their types only.
 func readClaims(f strictjson.Fields) (Claims, error) {
 	r := strictjson.NewReader(f)
 	c := Claims{
@@ -62,7 +64,8 @@ func readClaims(f strictjson.Fields) (Claims, error) {
 	return c, nil
 }
 
-// ErrUnsupportedBinding is the error for a token that is bound to a key in a way that is not known here.
+// ErrUnsupportedBinding is the error for a token whose "cnf" binds it to something else than a DPoP key or a
+// certificate.
 var ErrUnsupportedBinding = errors.New("what the token is bound to is not supported")
 
 // readBinding reads which key or certificate a token is bound to ("cnf"). Any other member of "cnf" is

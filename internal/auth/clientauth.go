@@ -24,23 +24,24 @@ import (
 
 // The methods by which a client authenticates at an endpoint (RFC 8414, 2; RFC 6749, 2.3; RFC 7523, 2.2).
 const (
-	ClientSecretBasic = "client_secret_basic"
-	ClientSecretPost  = "client_secret_post"
-	ClientAuthNone    = "none"
-	PrivateKeyJWT     = "private_key_jwt"
+	ClientSecretBasic = "client_secret_basic" // a secret, in the header Authorization
+	ClientSecretPost  = "client_secret_post"  // a secret, in the form
+	ClientAuthNone    = "none"                // only the client id: a public client
+	PrivateKeyJWT     = "private_key_jwt"     // an assertion that the client signs with its key
 )
 
 // A Client is who we are to an authorization server (RFC 6749, 2). It belongs to the issuer that
 // knows it, except if its ID is the address of its metadata document.
 type Client struct {
-	ID         string
+	ID         string           // its client_id
 	Secret     string           // "": a public client, or one with a key
 	Key        *AssertionSigner // for PrivateKeyJWT; nil: none
-	AuthMethod string           // "": chosen by what the server's metadata lists
+	AuthMethod string           // one of the methods above (ClientSecretBasic ...); "": chosen by what the server's metadata lists
 }
 
-// chooseAuthMethod returns how the client authenticates at a server. A server that lists nothing takes
-// ClientSecretBasic (RFC 8414, 2).
+// chooseAuthMethod returns the method by which the client authenticates at a server: AuthMethod, or else one
+// that fits what the client has (a key before a secret) and what the server lists. A server that lists
+// nothing takes ClientSecretBasic (RFC 8414, 2). The error says why there is none.
 func (c Client) chooseAuthMethod(server ServerMetadata) (string, error) {
 	listed := func(m string) bool { return slices.Contains(server.AuthMethods, m) }
 	switch {
@@ -66,7 +67,8 @@ func (c Client) chooseAuthMethod(server ServerMetadata) (string, error) {
 	return "", fmt.Errorf("the client has a secret, and the server takes only %.200q", server.AuthMethods)
 }
 
-// authenticate adds the client's credential to a request: to its header or to its form.
+// authenticate adds what proves who the client is to a request: to its header or to its form. now is when an
+// assertion is issued.
 func (c Client) authenticate(server ServerMetadata, now time.Time, header http.Header, form url.Values) error {
 	if c.ID == "" {
 		return errors.New("the client has no id")
@@ -95,7 +97,9 @@ func (c Client) authenticate(server ServerMetadata, now time.Time, header http.H
 }
 
 // An AssertionSigner signs client assertions (RFC 7523, 3). It may be used concurrently.
-type AssertionSigner struct{ signer jose.Signer }
+type AssertionSigner struct {
+	signer jose.Signer // has the client's private key
+}
 
 // ParsePrivateKey reads a private key in PEM (RFC 7468, 10): PKCS #8, PKCS #1 or SEC 1, without a
 // password. No error repeats what it has read.
@@ -169,8 +173,8 @@ func signatureAlgorithmsFor(key crypto.PublicKey) []string {
 
 // Bits of an RSA key: fewer are too weak, and more take too long to verify with.
 const (
-	minRSABits = 2048
-	maxRSABits = 8192
+	minRSABits = 2048 // an RSA key with fewer bits is too weak
+	maxRSABits = 8192 // an RSA key with more bits takes too long to verify with
 )
 
 // assertionLifetime is how long a client assertion is valid: long enough for clocks that differ a little.
@@ -187,7 +191,7 @@ func (s *AssertionSigner) signAssertion(client, issuer string, now time.Time) (s
 	})
 }
 
-// signClaims returns claims as a signed token.
+// signClaims returns claims as a signed JWT.
 func signClaims(s jose.Signer, claims map[string]any) (string, error) {
 	text, err := json.Marshal(claims)
 	if err != nil {

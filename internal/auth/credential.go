@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// ReadAccessToken returns the access token of a request and the scheme it came with, SchemeBearer or
-// SchemeDPoP (RFC 6750, 2.1; RFC 9449, 7.1). Without one, or with another scheme, all is empty.
-// InvalidToken: there are several Authorization headers, the token is malformed or longer than 16 KiB, or
-// there is one in the query (RFC 6750, 2.3), where logs would keep it.
+// ReadAccessToken returns the access token in the Authorization header of a request, and the scheme it came
+// with: SchemeBearer or SchemeDPoP (RFC 6750, 2.1; RFC 9449, 7.1). Without such a header, or with another
+// scheme, both are "" and err is nil. InvalidToken: there are several Authorization headers, the token is
+// malformed or longer than 16 KiB, or there is one in the query (RFC 6750, 2.3), where logs would keep it.
 func ReadAccessToken(r *http.Request) (scheme, token string, err error) {
 	invalid := func(what string) (string, string, error) {
 		return "", "", &Error{Kind: InvalidToken, Cause: CauseMalformed, Operation: "authorization of a request", Problem: what}

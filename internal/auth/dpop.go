@@ -23,15 +23,15 @@ func NewDPoPKey() (*ecdsa.PrivateKey, error) { return ecdsa.GenerateKey(elliptic
 // A Prover makes DPoP proofs with ES256 (RFC 9449, 4), and remembers the nonces of the servers.
 // It may be used concurrently.
 type Prover struct {
-	signer     jose.Signer
-	thumbprint string
+	signer     jose.Signer // signs with the key, and puts the public key into each proof
+	thumbprint string      // what Thumbprint returns
 	now        func() time.Time
 
 	mu     sync.Mutex
-	nonces map[string]string // by origin
+	nonces map[string]string // the last nonce of each server, by its origin (originOf)
 }
 
-// maxNonces bounds the origins whose nonces are kept.
+// maxNonces is how many origins' nonces a Prover keeps.
 const maxNonces = 64
 
 // NewProver returns a Prover for a P-256 key. now is the clock; nil: time.Now.
@@ -54,7 +54,7 @@ func NewProver(key *ecdsa.PrivateKey, now func() time.Time) (*Prover, error) {
 	return &Prover{signer: signer, thumbprint: thumbprint, now: now, nonces: map[string]string{}}, nil
 }
 
-// thumbprintOf returns the SHA-256 thumbprint of a key (RFC 7638) as tokens have it.
+// thumbprintOf returns the SHA-256 thumbprint of a key (RFC 7638) in base64url, as "jkt" has it.
 func thumbprintOf(key *jose.JSONWebKey) (string, error) {
 	sum, err := key.Thumbprint(crypto.SHA256)
 	return base64.RawURLEncoding.EncodeToString(sum), err
@@ -63,14 +63,14 @@ func thumbprintOf(key *jose.JSONWebKey) (string, error) {
 // Thumbprint returns the key's thumbprint: the "jkt" of tokens that are bound to it (RFC 9449, 6.1).
 func (p *Prover) Thumbprint() string { return p.thumbprint }
 
-// Proof returns a new proof for one attempt of one request (RFC 9449, 4.2). access is the token
-// that goes with it, or "".
+// Proof returns a new proof for one attempt of one request (RFC 9449, 4.2) to addr, with the nonce that its
+// origin has given last. access is the access token that goes with it; "": none.
 func (p *Prover) Proof(method, addr, access string) (string, error) {
 	proof, _, err := p.proofWithNonce(method, addr, access)
 	return proof, err
 }
 
-// proofWithNonce is Proof, and also returns the nonce in the proof; "": it has none.
+// proofWithNonce returns what Proof returns, and the nonce in the proof; "": it has none.
 func (p *Prover) proofWithNonce(method, addr, access string) (proof, nonce string, err error) {
 	target, _, _ := strings.Cut(addr, "#")
 	target, _, _ = strings.Cut(target, "?")
@@ -85,7 +85,7 @@ func (p *Prover) proofWithNonce(method, addr, access string) (proof, nonce strin
 	return proof, nonce, err
 }
 
-// tokenHash is "ath" of RFC 9449, 4.2.
+// tokenHash returns the hash of an access token that a proof has as "ath" (RFC 9449, 4.2).
 func tokenHash(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
@@ -115,14 +115,15 @@ func (p *Prover) LearnNonce(addr string, answer http.Header) bool {
 	return true
 }
 
-// nonce returns the nonce for an origin; "": none is known.
+// nonce returns the nonce that the origin of addr has given last; "": none.
 func (p *Prover) nonce(addr string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.nonces[originOf(addr)]
 }
 
-// originOf returns the origin of an address, the key of Prover.nonces.
+// originOf returns scheme, host and port of an address as one text, the key of Prover.nonces; addr itself if
+// it is no URL.
 func originOf(addr string) string {
 	u, err := url.Parse(addr)
 	if err != nil {

@@ -56,22 +56,24 @@ func (c *EndpointCaller) Introspect(ctx context.Context, server ServerMetadata, 
 
 // A DeviceAuthorization is what a person needs to sign in with another device (RFC 8628, 3.2).
 type DeviceAuthorization struct {
-	DeviceCode              string        // for DeviceCodeGrant: a secret
-	UserCode                string        // what the person enters: foreign text
-	VerificationURI         string        // where
-	VerificationURIComplete string        // the same with the code in it; "": none
+	DeviceCode              string        // for DeviceCodeGrant: a secret; the person does not see it
+	UserCode                string        // the code that the person enters at VerificationURI: foreign text
+	VerificationURI         string        // the page that the person opens
+	VerificationURIComplete string        // the same page with the code in its address; "": none, or not usable
 	Expires                 time.Time     // when DeviceCode ends, by our clock
-	PollInterval            time.Duration // how long to wait between two token requests, at least
+	PollInterval            time.Duration // how long to wait between two token requests, at least; at most 5 minutes
 }
 
 // Bounds and defaults of RFC 8628, 3.2 and 3.5.
 const (
-	defaultPollInterval       = 5 * time.Second
-	maxPollInterval           = 5 * time.Minute
+	defaultPollInterval       = 5 * time.Second  // how long to wait between two token requests where the server does not say (RFC 8628, 3.5)
+	maxPollInterval           = 5 * time.Minute  // a server that asks for a longer wait than that is asked again all the same
 	defaultDeviceCodeLifetime = 10 * time.Minute // how long a device code lasts where the server does not say
 )
 
-// AuthorizeDevice asks for a device code (RFC 8628, 3.1).
+// AuthorizeDevice asks the authorization server for a device code, and for the code and the page that the
+// person is shown (RFC 8628, 3.1). resource is not sent if it is "", scopes if there are none. Unsupported:
+// the server has no such endpoint.
 func (c *EndpointCaller) AuthorizeDevice(ctx context.Context, server ServerMetadata, client Client, resource string, scopes []string) (DeviceAuthorization, error) {
 	const doing = "device authorization"
 	invalid := func(what string, err error) (DeviceAuthorization, error) {

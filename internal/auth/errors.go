@@ -25,8 +25,8 @@ const (
 	Refused                               // the server said no, with a code that no other Kind stands for
 	InvalidGrant                          // RFC 6749 5.2: the code, the refresh token or the assertion is spent or wrong
 	InvalidClient                         // RFC 6749 5.2: the client is not known, or its authentication failed
-	InvalidScope                          // RFC 6749 5.2
-	InvalidTarget                         // RFC 8707 2: the resource is not known there
+	InvalidScope                          // RFC 6749 5.2: a scope is unknown, malformed, or more than may be asked for
+	InvalidTarget                         // RFC 8707 2: the authorization server does not know the resource
 	AccessDenied                          // RFC 6749 4.1.2.1, RFC 8628 3.5: the person said no
 	AuthorizationPending                  // RFC 8628 3.5: the person has not answered yet
 	SlowDown                              // RFC 8628 3.5: ask 5 seconds less often
@@ -34,7 +34,8 @@ const (
 	UseDPoPNonce                          // RFC 9449 8: the proof needs the nonce that came with the answer, see Prover
 )
 
-// kindOfCode is the Kind of each code that has its own.
+// kindOfCode is the Kind of an Error by the OAuth error code of the server; a code that is not in it is
+// Refused.
 var kindOfCode = map[string]ErrorKind{
 	"invalid_grant":             InvalidGrant,
 	"invalid_client":            InvalidClient,
@@ -55,26 +56,27 @@ var kindOfCode = map[string]ErrorKind{
 // Why a token is not valid, in one word or two: Error.Cause has one of these, so that a log can tell refusals apart
 // without a part of any token.
 const (
-	CauseAudience       = "audience"
-	CauseBinding        = "binding"
-	CauseExpired        = "expired"
-	CauseInactive       = "inactive" // introspection says so, and not why
-	CauseIssuer         = "issuer"
-	CauseUnknownKey     = "unknown key"
-	CauseMalformed      = "malformed"
-	CauseNotYetValid    = "not valid yet"
-	CauseSignature      = "signature"
-	CauseNotAccessToken = "not an access token"
+	CauseAudience       = "audience"            // it is for another audience
+	CauseBinding        = "binding"             // it is bound to a key or certificate that the request does not show, or that is not supported
+	CauseExpired        = "expired"             // "exp" has passed
+	CauseInactive       = "inactive"            // introspection says so, and not why
+	CauseIssuer         = "issuer"              // it is of another issuer, or names none
+	CauseUnknownKey     = "unknown key"         // the issuer has no key with which it could be verified
+	CauseMalformed      = "malformed"           // it cannot be read, or lacks something
+	CauseNotYetValid    = "not valid yet"       // "nbf" is ahead
+	CauseSignature      = "signature"           // its signature does not fit the issuer's key
+	CauseNotAccessToken = "not an access token" // it is an id token or another JWT
 )
 
-// adviceTellOperator is what helps where a server does what nobody else can change.
+// adviceTellOperator is the Advice of errors that only the operator of the server can mend.
 const adviceTellOperator = "tell the operator of the server"
 
-// AdviceOtherSignIn is what helps where the answer to one sign-in was given to another one, which waits on.
+// AdviceOtherSignIn is the advice where the answer to one sign-in was given to another one, which still
+// waits.
 const AdviceOtherSignIn = "it is perhaps the answer to an earlier sign-in: open the address of the one that waits (mcp-bridge status shows it), and give the address at which the browser ends then"
 
-// adviceByGrantType is what helps a client whose token request failed, by the type of its grant and the Kind of
-// the Error. For a failed authorization request, the type is authorization_code.
+// adviceByGrantType is the Advice of an Error of a token request, by its grant_type and by the Error's Kind.
+// For a failed authorization request, the type is authorization_code.
 var adviceByGrantType = map[string]map[ErrorKind]string{
 	"authorization_code": adviceForPerson,
 	"refresh_token":      adviceForPerson,
@@ -83,7 +85,7 @@ var adviceByGrantType = map[string]map[ErrorKind]string{
 	"urn:ietf:params:oauth:grant-type:jwt-bearer":  adviceForMachine,
 }
 
-// adviceForPerson is what helps where a person signs in.
+// adviceForPerson is the Advice by Kind where a person signs in.
 var adviceForPerson = map[ErrorKind]string{
 	InvalidGrant:      "sign in again",
 	UnrelatedResponse: AdviceOtherSignIn,
@@ -95,7 +97,7 @@ var adviceForPerson = map[ErrorKind]string{
 	Unavailable:       "try again later",
 }
 
-// adviceForMachine is what helps where the client gets tokens without a person.
+// adviceForMachine is the Advice by Kind where the client gets tokens without a person.
 var adviceForMachine = map[ErrorKind]string{
 	InvalidClient: "give the right --client-id, with its secret or its key",
 	AccessDenied:  "ask the operator of the server for access",
@@ -108,21 +110,21 @@ var adviceForMachine = map[ErrorKind]string{
 // want to tell apart are of this type; those of a context are below it (errors.Is).
 type Error struct {
 	Kind            ErrorKind
-	Operation       string        // what was done, "token request"
-	URL             string        // where, without query; "" where there is no place
+	Operation       string        // what was attempted: "token request"
+	URL             string        // the address that was asked, without query; "": there is none
 	Problem         string        // what is wrong
-	Advice          string        // what helps; "" where this package does not know
-	Status          int           // of the answer; 0: there was none
-	Cause           string        // with InvalidToken of an access token: one of the causes; "": none of them
-	AnnouncedIssuer string        // with Mismatch of metadata: the issuer that it is about, which is foreign text
-	Code            string        // the server's error code; "": none
+	Advice          string        // what helps, for people; "": this package does not know
+	Status          int           // the HTTP status of the answer; 0: there was no answer
+	Cause           string        // for the Kind InvalidToken of an access token: CauseAudience or another Cause constant; "" otherwise
+	AnnouncedIssuer string        // for the Kind Mismatch of server metadata: the issuer that the document names, which is foreign text; "" otherwise
+	Code            string        // the OAuth error code in the server's answer; "": it has none
 	Description     string        // the server's own words, which are foreign text; withheld where they repeat a secret
 	RetryAfter      time.Duration // when the server may be asked again; 0: it did not say
 	RequestSent     bool          // a POST was written, so the server may have done what it asks; false of a redirected one
-	Err             error         // the error below, or nil
+	Err             error         // the error below; nil: none
 }
 
-// Error returns all of it in one printable line.
+// Error returns operation, address, problem, server's words, error below and advice in one printable line.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Operation)
@@ -149,7 +151,7 @@ func (e *Error) Error() string {
 // Unwrap returns the error below.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is reports whether err is an Error of one of these kinds.
+// Is reports whether err is or wraps an Error of one of these kinds.
 func Is(err error, kinds ...ErrorKind) bool {
 	e, ok := errors.AsType[*Error](err)
 	if !ok {

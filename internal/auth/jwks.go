@@ -15,13 +15,13 @@ import (
 
 // When keys are fetched, and how long they are kept.
 const (
-	maxKeysPerSet         = 100
-	keysMaxAge            = 15 * time.Minute // then they are fetched again, so that a key that was withdrawn goes
-	keysMaxStaleAge       = 24 * time.Hour   // while the provider is away
-	minFetchInterval      = 30 * time.Second // between two fetches
-	minFirstFetchInterval = 5 * time.Second  // as long as there are no keys
-	keysFetchTimeout      = 10 * time.Second // the time of a fetch, unless the Caller has one
-	maxKeysTried          = 8                // keys that a token without a key id is tried with
+	maxKeysPerSet         = 100              // a key set with more keys is an error
+	keysMaxAge            = 15 * time.Minute // how old keys may be until they are fetched again, so that a key that was withdrawn goes
+	keysMaxStaleAge       = 24 * time.Hour   // how old keys may be that are still used while they cannot be fetched again
+	minFetchInterval      = 30 * time.Second // how long after one fetch the next may begin
+	minFirstFetchInterval = 5 * time.Second  // the same as long as there are no keys that may be used
+	keysFetchTimeout      = 10 * time.Second // how long a fetch may take, unless Caller has a Timeout
+	maxKeysTried          = 8                // how many keys a token is tried with that names no key
 )
 
 // A KeySet has the public keys of a provider (RFC 7517, 5), and fetches them when they are needed:
@@ -31,23 +31,23 @@ const (
 // callers whose key is not there wait too; the others go on with the keys that are there. It may be used
 // concurrently, and must not be copied.
 type KeySet struct {
-	URL    string          // jwks_uri
-	Caller *EndpointCaller // nil: the zero value; its clock is the KeySet's
+	URL    string          // the provider's jwks_uri
+	Caller *EndpointCaller // makes the fetches, and has the clock; nil: the zero value
 
 	mu           sync.Mutex
-	keys         []verificationKey // of the last fetch that had some
-	fetchedAt    time.Time         // when keys came; zero: never
-	lastFetchTry time.Time         // when they were last asked for; zero: never, or that fetch was cut short
+	keys         []verificationKey // of the last fetch that succeeded
+	fetchedAt    time.Time         // when keys were fetched; zero: no fetch has succeeded
+	lastFetchTry time.Time         // when the last fetch began; zero: there was none, or its caller's ctx ended it
 	fetchDone    chan struct{}     // closed when the fetch in progress ends; nil: there is none
-	fetchErr     error             // of the last fetch; nil: it had keys
+	fetchErr     error             // why the last fetch failed; nil: it succeeded, or there was none
 }
 
 // A verificationKey is a public key with what it may verify.
 type verificationKey struct {
-	jwk        jose.JSONWebKey
-	kid        string
-	thumbprint string   // RFC 7638
-	algs       []string // the signature algorithms that it may be used with
+	jwk        jose.JSONWebKey // the key
+	kid        string          // its name, that tokens refer to; "": it has none
+	thumbprint string          // SHA-256 thumbprint of the key (RFC 7638)
+	algs       []string        // the signature algorithms that it may be used with
 }
 
 // callerWithTimeout returns a copy of the Caller that has a timeout.
@@ -62,7 +62,8 @@ func (s *KeySet) callerWithTimeout() *EndpointCaller {
 	return &c
 }
 
-// timeSince returns how long ago a time was. A clock that was set back makes everything old.
+// timeSince returns how long ago then was. If the clock was set back, so that then is ahead, it returns
+// keysMaxStaleAge, with which everything is due.
 func timeSince(now, then time.Time) time.Duration {
 	if d := now.Sub(then); d >= 0 {
 		return d
@@ -80,16 +81,18 @@ func (s *KeySet) Has(ctx context.Context, thumbprint string) (bool, error) {
 	return len(found) > 0, err
 }
 
-// keysFor returns the keys that may verify a token with this header.
+// keysFor returns the keys that may verify a token whose header has this "kid" and "alg"; with kid "", all
+// keys for alg, at most maxKeysTried. InvalidToken: there is none. Unavailable: that cannot be told, because
+// the provider is away.
 func (s *KeySet) keysFor(ctx context.Context, kid, alg string) ([]verificationKey, error) {
 	return s.find(ctx, true, func(k verificationKey) bool {
 		return (kid == "" || k.kid == kid) && slices.Contains(k.algs, alg)
 	})
 }
 
-// find returns the keys that match. InvalidToken: there is none. With mayRefetch the provider is asked
-// before that is said, unless it was asked a moment ago. Unavailable: nobody knows, because the provider is
-// away.
+// find returns the keys that match, at most maxKeysTried, after a fetch if one is due. InvalidToken: none
+// matches. With mayRefetch, keys are fetched again before that is said, unless they were a moment ago.
+// Unavailable: nobody knows, because the provider is away.
 func (s *KeySet) find(ctx context.Context, mayRefetch bool, matches func(verificationKey) bool) ([]verificationKey, error) {
 	c := s.callerWithTimeout()
 	for {
@@ -134,8 +137,9 @@ func (s *KeySet) find(ctx context.Context, mayRefetch bool, matches func(verific
 	}
 }
 
-// keysOrError returns the keys that were found, or why there are none. have: there are keys that are not too
-// old. fault is the error of the last fetch. wait is how long it takes until there may be another one.
+// keysOrError returns found, the keys that match, or if there are none the error that says why. have: there
+// are keys that are not too old. fault is why the last fetch failed. wait is how long it takes until the next
+// fetch may begin.
 func (s *KeySet) keysOrError(found []verificationKey, have bool, fault error, wait time.Duration) ([]verificationKey, error) {
 	const doing = "key set"
 	switch {
@@ -165,7 +169,8 @@ func (s *KeySet) Prefetch(ctx context.Context) error {
 	return s.fetch(ctx, c)
 }
 
-// fetch asks the provider once, for all who wait for fetchDone, which the caller has made.
+// fetch asks the provider once, and keeps the keys or the error. It closes fetchDone, which the caller has
+// made.
 func (s *KeySet) fetch(ctx context.Context, c *EndpointCaller) error {
 	var keys []verificationKey
 	data, err := c.getJSON(ctx, "key set", s.URL, "application/jwk-set+json")
@@ -185,8 +190,9 @@ func (s *KeySet) fetch(ctx context.Context, c *EndpointCaller) error {
 	return err
 }
 
-// parseKeys reads a key set (RFC 7517, 5). Keys that verify no signature here are left out: other
-// kinds, secret and private ones, those that are too weak, those for encryption.
+// parseKeys reads a key set (RFC 7517, 5). It leaves out keys that cannot verify a signature here: secret and
+// private ones, unknown kinds, those that are too weak, those for encryption. Invalid: no key is left, or the
+// set cannot be read.
 func parseKeys(data []byte) ([]verificationKey, error) {
 	const doing = "key set"
 	f, err := strictjson.ParseObject(data)
@@ -213,7 +219,7 @@ func parseKeys(data []byte) ([]verificationKey, error) {
 	return keys, nil
 }
 
-// parseKey reads a public key (RFC 7517, 4) that verifies signatures.
+// parseKey reads a public key (RFC 7517, 4) that verifies signatures. Any other key is an error.
 func parseKey(text []byte) (verificationKey, error) {
 	f, err := strictjson.ParseObject(text)
 	if err != nil {

@@ -14,19 +14,19 @@ import (
 
 // Bounds of a signed token.
 const (
-	maxJWTBytes  = 16 << 10
-	maxClockSkew = 30 * time.Second // how far clocks may differ
+	maxJWTBytes  = 16 << 10         // how long a signed token may be
+	maxClockSkew = 30 * time.Second // by how much the clock of whoever made a token or a proof may differ from ours
 )
 
-// signatureAlgorithms are those that a signature may have. None of them is symmetric, so that a public key
-// is never taken for a secret.
+// signatureAlgorithms are those with which tokens, proofs and client assertions may be signed. None of them
+// is symmetric, so that a public key is never taken for a secret.
 var signatureAlgorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512,
 	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
 
-// SignatureAlgorithms returns the names (RFC 7518, 3.1; RFC 8037, 3.1) of those that signatures of tokens and
-// proofs may have here: what metadata and challenges announce.
+// SignatureAlgorithms returns the names of the algorithms with which tokens and proofs may be signed (RFC
+// 7518, 3.1; RFC 8037, 3.1): metadata and challenges announce them.
 func SignatureAlgorithms() []string {
 	names := make([]string, len(signatureAlgorithms))
 	for i, a := range signatureAlgorithms {
@@ -38,7 +38,7 @@ func SignatureAlgorithms() []string {
 // A JWTVerifier verifies access tokens of one issuer that are JWTs (RFC 9068, 4; RFC 7519, 7.2; RFC
 // 8725). It may be used concurrently.
 type JWTVerifier struct {
-	Issuer    string           // "iss", byte for byte
+	Issuer    string           // what "iss" must be, byte for byte
 	Audiences []string         // "aud" must have one of these, byte for byte; without any no token is valid
 	Keys      *KeySet          // of the issuer
 	Now       func() time.Time // nil: time.Now
@@ -60,7 +60,7 @@ func (v *JWTVerifier) Verify(ctx context.Context, token string) (Claims, error) 
 	return v.VerifyParsed(ctx, t)
 }
 
-// VerifyParsed is Verify of a token that was read.
+// VerifyParsed does what Verify does, with a token that ReadJWT has read.
 func (v *JWTVerifier) VerifyParsed(ctx context.Context, t UnverifiedJWT) (Claims, error) {
 	h := t.header
 	switch strings.TrimPrefix(strings.ToLower(h.typ), "application/") {
@@ -91,7 +91,8 @@ func (v *JWTVerifier) VerifyParsed(ctx context.Context, t UnverifiedJWT) (Claims
 	return Claims{}, invalidToken(CauseSignature, "its signature is not valid")
 }
 
-// checkClaims checks the claims of a token whose signature is valid.
+// checkClaims checks the claims of a token whose signature is valid (issuer, audience, times, who it is of),
+// and returns them.
 func (v *JWTVerifier) checkClaims(f strictjson.Fields) (Claims, error) {
 	c, err := readClaims(f)
 	if err != nil {
@@ -128,20 +129,23 @@ func (v *JWTVerifier) checkClaims(f strictjson.Fields) (Claims, error) {
 	return c, nil
 }
 
-// invalidToken makes an error, which says nothing of the token's text.
+// invalidToken returns an Error of Kind InvalidToken. cause is one of the Cause constants, what the Problem,
+// which must not have any text of the token.
 func invalidToken(cause, what string) *Error {
 	return &Error{Kind: InvalidToken, Operation: "access token", Cause: cause, Problem: what}
 }
 
-// UnverifiedJWT is a token that was read, and of which nothing is known to be true. Its text is not printed.
+// UnverifiedJWT is a token that ReadJWT has read, and of which nothing is known to be true. Its text is not
+// printed.
 type UnverifiedJWT struct {
-	text    string
+	text    string // the whole token
 	header  jwtHeader
-	payload []byte
-	claims  strictjson.Fields // of payload
+	payload []byte            // the decoded second part
+	claims  strictjson.Fields // the object in payload
 }
 
-// ReadJWT reads a token in three parts. InvalidToken: Verify would not take it.
+// ReadJWT reads a signed JWT, of three parts, without verifying it. InvalidToken: it cannot be read, or
+// Verify would not take its algorithm or length.
 func ReadJWT(token string) (UnverifiedJWT, error) {
 	h, err := readJWTHeader(token)
 	if err != nil {
@@ -162,19 +166,22 @@ func (t UnverifiedJWT) Issuer() (string, error) {
 	return "", invalidToken(CauseIssuer, "it does not say who issued it")
 }
 
-// String returns nothing of the token.
+// String returns text that does not show the token.
 func (t UnverifiedJWT) String() string { return "[token]" }
 
-// GoString returns nothing of the token.
+// GoString returns what String does.
 func (t UnverifiedJWT) GoString() string { return t.String() }
 
 // A jwtHeader is what is read of a token's header before its signature is known to be valid.
 type jwtHeader struct {
-	alg, kid, typ string
-	fields        strictjson.Fields
+	alg    string            // the signature algorithm: one of signatureAlgorithms
+	kid    string            // the name of the key; "": it names none
+	typ    string            // the media type; "": it names none
+	fields strictjson.Fields // the whole header
 }
 
-// readJWTHeader reads the header of a token in three parts. Its errors do not repeat the token.
+// readJWTHeader reads the header of a signed JWT. It refuses more than 16 KiB, critical extensions, and
+// algorithms that are not allowed. Its errors do not repeat the token.
 func readJWTHeader(token string) (jwtHeader, error) {
 	if len(token) > maxJWTBytes {
 		return jwtHeader{}, errors.New("it is longer than 16 KiB")
@@ -203,7 +210,7 @@ func readJWTHeader(token string) (jwtHeader, error) {
 	return jwtHeader{}, errors.New("its algorithm is not allowed")
 }
 
-// decodeJWTSegment decodes one part of a token.
+// decodeJWTSegment decodes one part of a JWT: text is its JSON, f the object in it.
 func decodeJWTSegment(part string) (f strictjson.Fields, text []byte, err error) {
 	text, err = base64.RawURLEncoding.Strict().DecodeString(part)
 	if err != nil || strings.ContainsAny(part, "\r\n") { // which the decoder skips

@@ -15,50 +15,50 @@ import (
 // differs. "": the newest.
 type Revision string
 
-// usesLegacyDiscovery reports whether the server's origin is its authorization server (2025-03-26).
+// usesLegacyDiscovery reports whether the revision is 2025-03-26 or older: the MCP server's origin is its
+// authorization server, and nobody announces one.
 func (r Revision) usesLegacyDiscovery() bool { return r != "" && r < "2025-06-18" }
 
 // ResourceMetadata says how a resource is protected (RFC 9728, 2). Its JSON is that of the document.
 type ResourceMetadata struct {
-	Resource               string   `json:"resource"` // as it was published: what "resource" parameters repeat
-	AuthorizationServers   []string `json:"authorization_servers,omitempty"`
-	ScopesSupported        []string `json:"scopes_supported,omitempty"` // nil: it does not say
-	BearerMethods          []string `json:"bearer_methods_supported,omitempty"`
-	Name                   string   `json:"resource_name,omitempty"`
-	Documentation          string   `json:"resource_documentation,omitempty"`
-	DPoPAlgs               []string `json:"dpop_signing_alg_values_supported,omitempty"`
-	DPoPRequired           bool     `json:"dpop_bound_access_tokens_required,omitempty"`
-	CertificateBoundTokens bool     `json:"tls_client_certificate_bound_access_tokens,omitempty"`
+	Resource               string   `json:"resource"`                                             // as it was published: what "resource" parameters repeat
+	AuthorizationServers   []string `json:"authorization_servers,omitempty"`                      // the issuers that clients may get tokens from
+	ScopesSupported        []string `json:"scopes_supported,omitempty"`                           // nil: it does not say
+	BearerMethods          []string `json:"bearer_methods_supported,omitempty"`                   // how a Bearer token may be sent: "header" ...
+	Name                   string   `json:"resource_name,omitempty"`                              // for people
+	Documentation          string   `json:"resource_documentation,omitempty"`                     // address of a page for developers
+	DPoPAlgs               []string `json:"dpop_signing_alg_values_supported,omitempty"`          // the algorithms that DPoP proofs may be signed with
+	DPoPRequired           bool     `json:"dpop_bound_access_tokens_required,omitempty"`          // only tokens that are bound to a DPoP key are accepted
+	CertificateBoundTokens bool     `json:"tls_client_certificate_bound_access_tokens,omitempty"` // tokens that are bound to a client certificate are supported (RFC 8705)
 }
 
 // ServerMetadata says what an authorization server offers, and where (RFC 8414, 2; OpenID Connect
 // Discovery 1.0, 3). Its JSON is that of the document. Each address in it was checked: https, or
 // http to this machine (to any, if EndpointCaller.AllowsPlainHTTP).
 type ServerMetadata struct {
-	Issuer                      string   `json:"issuer"` // as its document has it: what "iss" is compared with
+	Issuer                      string   `json:"issuer"` // as its document has it: what "iss" of tokens and responses is compared with
 	AuthorizationEndpoint       string   `json:"authorization_endpoint,omitempty"`
 	TokenEndpoint               string   `json:"token_endpoint,omitempty"`
-	RegistrationEndpoint        string   `json:"registration_endpoint,omitempty"`         // RFC 7591
-	RevocationEndpoint          string   `json:"revocation_endpoint,omitempty"`           // RFC 7009
-	IntrospectionEndpoint       string   `json:"introspection_endpoint,omitempty"`        // RFC 7662
-	DeviceAuthorizationEndpoint string   `json:"device_authorization_endpoint,omitempty"` // RFC 8628
-	JWKSURI                     string   `json:"jwks_uri,omitempty"`
-	Scopes                      []string `json:"scopes_supported,omitempty"`
-	ResponseTypes               []string `json:"response_types_supported,omitempty"`
-	GrantTypes                  []string `json:"grant_types_supported,omitempty"`
-	AuthMethods                 []string `json:"token_endpoint_auth_methods_supported,omitempty"`
-	AuthAlgs                    []string `json:"token_endpoint_auth_signing_alg_values_supported,omitempty"`
-	CodeChallengeMethods        []string `json:"code_challenge_methods_supported,omitempty"`
-	DPoPAlgs                    []string `json:"dpop_signing_alg_values_supported,omitempty"`
-	SendsIssParameter           bool     `json:"authorization_response_iss_parameter_supported,omitempty"` // RFC 9207, 3
-	SupportsClientDocuments     bool     `json:"client_id_metadata_document_supported,omitempty"`
-	HasDefaultEndpoints         bool     `json:"-"` // there is no document: the default endpoints of revision 2025-03-26
+	RegistrationEndpoint        string   `json:"registration_endpoint,omitempty"`                            // where clients register themselves (RFC 7591); "": nowhere
+	RevocationEndpoint          string   `json:"revocation_endpoint,omitempty"`                              // where tokens are revoked (RFC 7009); "": nowhere
+	IntrospectionEndpoint       string   `json:"introspection_endpoint,omitempty"`                           // where resources ask what a token is worth (RFC 7662); "": nowhere
+	DeviceAuthorizationEndpoint string   `json:"device_authorization_endpoint,omitempty"`                    // where device codes are asked for (RFC 8628); "": nowhere
+	JWKSURI                     string   `json:"jwks_uri,omitempty"`                                         // where its public keys are; "": nowhere
+	Scopes                      []string `json:"scopes_supported,omitempty"`                                 // those that may be asked for; nil: it does not say
+	ResponseTypes               []string `json:"response_types_supported,omitempty"`                         // "code" ...
+	GrantTypes                  []string `json:"grant_types_supported,omitempty"`                            // the grant_type values that it takes; nil: it does not say
+	AuthMethods                 []string `json:"token_endpoint_auth_methods_supported,omitempty"`            // how clients may authenticate at the token endpoint (ClientSecretBasic ...); nil: it does not say
+	AuthAlgs                    []string `json:"token_endpoint_auth_signing_alg_values_supported,omitempty"` // the algorithms that client assertions may be signed with; nil: it does not say
+	CodeChallengeMethods        []string `json:"code_challenge_methods_supported,omitempty"`                 // those of PKCE that it takes; without "S256" nobody signs in there
+	DPoPAlgs                    []string `json:"dpop_signing_alg_values_supported,omitempty"`                // the algorithms that DPoP proofs may be signed with; nil: it does not say
+	SendsIssParameter           bool     `json:"authorization_response_iss_parameter_supported,omitempty"`   // its authorization responses have "iss" (RFC 9207, 3)
+	SupportsClientDocuments     bool     `json:"client_id_metadata_document_supported,omitempty"`            // a client id may be the address of the client's metadata document
+	HasDefaultEndpoints         bool     `json:"-"`                                                          // there is no document, and the endpoints are the default ones of revision 2025-03-26
 }
 
-// ResourceMetadataURLs returns where the metadata of an MCP server may be, in the order in which to
-// ask: announced (from a challenge, or ""), with the server's path, at the root (RFC 9728, 3.1).
-// Revision 2025-03-26 has none. Where 2025-06-18 finds nothing announced, it is asked as the later
-// revisions are.
+// ResourceMetadataURLs returns where the metadata of the MCP server at server may be, in the order in which
+// to ask: at announced (from a challenge, or ""), then below /.well-known/oauth-protected-resource with the
+// server's path, then without (RFC 9728, 3.1). nil: revision 2025-03-26 knows no such metadata.
 func ResourceMetadataURLs(rev Revision, server, announced string) []string {
 	if rev.usesLegacyDiscovery() {
 		return nil
@@ -75,7 +75,8 @@ func ResourceMetadataURLs(rev Revision, server, announced string) []string {
 	return appendUnique(all, origin+name)
 }
 
-// trailingSlash returns the slash at the end of a path, which RFC 9728 keeps unless it is the whole path.
+// trailingSlash returns "/" if a path ends with it, else "". A path that is "/" alone counts as one without:
+// RFC 9728 keeps the slash of longer paths only.
 func trailingSlash(path string) string {
 	if len(path) > 1 && strings.HasSuffix(path, "/") {
 		return "/"
@@ -83,10 +84,10 @@ func trailingSlash(path string) string {
 	return ""
 }
 
-// ServerMetadataURLs returns where the metadata of an authorization server may be, in the order in
-// which to ask: RFC 8414, 3.1, then OpenID Connect with the path put in, then with it in front.
-// Revision 2025-03-26 knows the first one only, at the origin of issuer. 2025-06-18 demands the
-// first one only; the others are asked where that is not there.
+// ServerMetadataURLs returns where the metadata of an authorization server may be, in the order in which to
+// ask: RFC 8414, 3.1, then OpenID Connect with the issuer's path behind /.well-known/openid-configuration,
+// then with the path in front of that. Revision 2025-03-26 has one place only, RFC 8414 at the origin of
+// issuer.
 func ServerMetadataURLs(rev Revision, issuer string) []string {
 	const oauth, openid = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"
 	origin, path, _ := splitURL(issuer)
@@ -97,7 +98,7 @@ func ServerMetadataURLs(rev Revision, issuer string) []string {
 	return appendUnique([]string{origin + oauth + path, origin + openid + path}, origin+path+openid)
 }
 
-// appendUnique appends a string that is not there yet.
+// appendUnique returns all with s at its end, or all itself if s is in it.
 func appendUnique(all []string, s string) []string {
 	if slices.Contains(all, s) {
 		return all
@@ -105,8 +106,8 @@ func appendUnique(all []string, s string) []string {
 	return append(all, s)
 }
 
-// splitURL cuts a URL before its path and before its query, and drops the fragment. It changes
-// nothing else.
+// splitURL cuts a URL before its path and before its query ("?" stays with the query), and drops the
+// fragment. It changes nothing else. A part that is missing is "".
 func splitURL(s string) (origin, path, query string) {
 	s, _, _ = strings.Cut(s, "#")
 	if i := strings.IndexByte(s, '?'); i >= 0 {
@@ -238,7 +239,8 @@ func (c *EndpointCaller) parseServerMetadata(data []byte, issuer string, aliases
 	return m, nil
 }
 
-// checkIssuer checks an issuer identifier (RFC 8414, 2).
+// checkIssuer returns why an issuer identifier is not allowed (RFC 8414, 2): what checkURL refuses, or a
+// query.
 func (c *EndpointCaller) checkIssuer(issuer string) error {
 	if err := c.checkURL(issuer); err != nil {
 		return err
@@ -263,8 +265,9 @@ func (c *EndpointCaller) FetchResourceMetadata(ctx context.Context, rev Revision
 	return m, err
 }
 
-// FetchServerMetadata asks the authorization server of an issuer for its metadata (RFC 8414, 3). Its
-// errors are those of FetchResourceMetadata.
+// FetchServerMetadata asks the authorization server of an issuer for its metadata (RFC 8414, 3). The first
+// document that is there is used, or its fault is the error. NotFound: the server has none. Unavailable: one
+// of the places could not be asked, and no other has a document.
 func (c *EndpointCaller) FetchServerMetadata(ctx context.Context, rev Revision, issuer string) (ServerMetadata, error) {
 	const doing = "authorization server metadata"
 	if err := c.checkIssuer(issuer); err != nil {
@@ -303,8 +306,8 @@ func (c *EndpointCaller) FetchOriginServerMetadata(ctx context.Context, server s
 	return m, err
 }
 
-// parseFirstDocument parses the first document that is there at one of addrs, and puts that address into
-// an Error of parse.
+// parseFirstDocument asks for a document at addrs in turn, and parses the first one that is there; an Error
+// of parse gets its address. NotFound: there is none at any of them.
 func (c *EndpointCaller) parseFirstDocument(ctx context.Context, doing string, addrs []string, parse func([]byte) error) error {
 	none := &Error{Kind: NotFound, Operation: doing, Problem: "the server has none at " + strings.Join(redactURLs(addrs), ", "), Advice: adviceTellOperator}
 	var unavailable error
@@ -332,6 +335,7 @@ func (c *EndpointCaller) parseFirstDocument(ctx context.Context, doing string, a
 	return none
 }
 
+// redactURLs returns the URLs without what may hold a secret (redactURL).
 func redactURLs(addrs []string) []string {
 	all := make([]string, len(addrs))
 	for i, a := range addrs {

@@ -33,20 +33,20 @@ func NewState() string { return randomText(16) }
 // An AuthorizationRequest is the request with which a person's browser is sent to the authorization
 // server (RFC 6749, 4.1.1; RFC 7636, 4.3).
 type AuthorizationRequest struct {
-	Server            ServerMetadata
+	Server            ServerMetadata // whose AuthorizationEndpoint is asked
 	ClientID          string
 	RedirectURI       string
-	State             string
-	CodeChallenge     string   // CodeChallenge of the verifier
-	Resource          string   // RFC 8707, 2.1; "": not sent
+	State             string   // what the response must repeat (NewState)
+	CodeChallenge     string   // what CodeChallenge makes of the code verifier
+	Resource          string   // the resource that the token is to be for (RFC 8707, 2.1); "": not sent
 	Scopes            []string // nil: not sent
 	DPoPKeyThumbprint string   // thumbprint of the DPoP key (RFC 9449, 10); "": not sent
-	AllowsPlainHTTP   bool     // EndpointCaller.AllowsPlainHTTP
-	ExtraParams       []Param  // what this provider wants besides; one that the request has already is an error; "prompt" replaces ours
+	AllowsPlainHTTP   bool     // what EndpointCaller.AllowsPlainHTTP returns
+	ExtraParams       []Param  // parameters that this provider wants besides; one that the request has already is an error, but "prompt" replaces ours
 }
 
-// URL returns the address. It keeps the query that the endpoint has (RFC 6749, 3.1). Unsupported: the
-// server does not announce PKCE with S256, and must not be used (OAuth 2.1, 7.5.2; the
+// URL returns the address that the browser opens. It keeps the query that the endpoint has (RFC 6749, 3.1).
+// Unsupported: the server does not announce PKCE with S256, and must not be used (OAuth 2.1, 7.5.2; the
 // specification's rule for clients).
 func (r AuthorizationRequest) URL() (string, error) {
 	const doing = "authorization request"
@@ -116,11 +116,11 @@ const maxAuthorizationURLBytes = 16 << 10
 const maxCallbackQueryBytes = 16 << 10
 
 // An ExpectedCallback is what an authorization response is compared with (RFC 9207, 2.4). It was recorded
-// before the browser was sent away.
+// before the browser was sent to the authorization server.
 type ExpectedCallback struct {
-	State                string
-	Issuer               string // ServerMetadata.Issuer
-	RequiresIssParameter bool   // ServerMetadata.SendsIssParameter
+	State                string // the "state" of the request
+	Issuer               string // what "iss" must be: ServerMetadata.Issuer of the server that was asked
+	RequiresIssParameter bool   // "iss" must be there: ServerMetadata.SendsIssParameter
 }
 
 // ParseCode reads the query of an authorization response (RFC 6749, 4.1.2) and returns its code, a secret.

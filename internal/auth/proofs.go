@@ -14,37 +14,37 @@ import (
 
 // Bounds of DPoP proofs.
 const (
-	maxProofBytes              = 8 << 10
-	maxProofIDBytes            = 256
-	maxProofAge                = 60 * time.Second // how old a proof may be; it may be ahead by the skew
-	defaultMaxRememberedProofs = 1 << 18          // of one window; those of two windows are remembered
+	maxProofBytes              = 8 << 10          // how long a DPoP proof may be
+	maxProofIDBytes            = 256              // how long its "jti" may be
+	maxProofAge                = 60 * time.Second // how old a DPoP proof may be; it may also be from a clock that is ahead by maxClockSkew
+	defaultMaxRememberedProofs = 1 << 18          // how many DPoP proofs one window may have; those of two windows are remembered
 )
 
-// ProofVerifier verifies the DPoP proofs of requests (RFC 9449, 4.3), each once. The zero value works. It
-// may be used concurrently, and must not be copied.
+// ProofVerifier verifies the DPoP proofs of requests (RFC 9449, 4.3), and accepts each only once. The zero
+// value works. It may be used concurrently, and must not be copied.
 type ProofVerifier struct {
 	Now                 func() time.Time // nil: time.Now
-	MaxRememberedProofs int              // how many proofs a window of 90 seconds may have; 0: 262,144
+	MaxRememberedProofs int              // how many proofs are taken in a window of 90 seconds; 0: 262,144
 
 	mu             sync.Mutex
-	currentWindow  map[[16]byte]struct{} // proofs since windowStart
-	previousWindow map[[16]byte]struct{} // proofs of the window before
-	windowStart    time.Time
+	currentWindow  map[[16]byte]struct{} // hashes of the proofs since windowStart
+	previousWindow map[[16]byte]struct{} // hashes of the proofs in the window before
+	windowStart    time.Time             // when the current window began
 }
 
 // An ExpectedProof is the request that a proof must be for.
 type ExpectedProof struct {
-	Method      string // "htm"
-	URL         string // "htu", as clients know it; without regard to its query and fragment
-	AccessToken string // the access token, for "ath"; "": the request has none
+	Method      string // the HTTP method: what "htm" must be
+	URL         string // the address, as clients know it: what "htu" must be, without regard to its query and fragment
+	AccessToken string // the access token, whose hash "ath" must be; "": the request has none
 	JKT         string // thumbprint of the key that the token is bound to; "": any, for the caller to compare
 }
 
-// A Proof is one that was verified.
+// A Proof is what a verified DPoP proof says.
 type Proof struct {
-	JKT    string    // thumbprint of its key
-	Nonce  string    // "": it has none
-	Issued time.Time // by the clock of who made it
+	JKT    string    // thumbprint of the key that has signed it
+	Nonce  string    // our nonce that it repeats, not checked yet; "": it has none
+	Issued time.Time // when it was made, by the clock of who made it
 }
 
 // MayPrecede reports whether the proof may have been made before t, because the clock of who made it may be ahead by 30 s. A
@@ -114,8 +114,8 @@ func (p *ProofVerifier) Verify(values []string, want ExpectedProof) (Proof, erro
 	return proof, nil
 }
 
-// rejectReplay notes a proof, which must be new. What is noted stays for one to two times as long as a
-// proof can be valid.
+// rejectReplay remembers the proof with this key and "jti", for 90 to 180 seconds. InvalidToken: it is
+// remembered already. Unavailable: there are too many to remember another one.
 func (p *ProofVerifier) rejectReplay(key, id string, now time.Time) error {
 	sum := sha256.Sum256([]byte(key + " " + id)) // a thumbprint has no space
 	hash := [16]byte(sum[:16])
@@ -140,7 +140,7 @@ func (p *ProofVerifier) rejectReplay(key, id string, now time.Time) error {
 	return nil
 }
 
-// isSameTargetURL compares "htu" with the address of a request: scheme, host and port as URLs are
+// isSameTargetURL reports whether "htu" is the address of a request: scheme, host and port as URLs are
 // compared, the path as it is written (RFC 9449, 4.3).
 func isSameTargetURL(htu, addr string) bool {
 	a, err := url.Parse(htu)

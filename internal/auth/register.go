@@ -16,29 +16,29 @@ import (
 
 // ClientMetadata is what a client says of itself to be registered (RFC 7591, 2).
 type ClientMetadata struct {
-	Name            string   `json:"client_name,omitempty"`
-	URI             string   `json:"client_uri,omitempty"`
+	Name            string   `json:"client_name,omitempty"` // shown to the person who agrees
+	URI             string   `json:"client_uri,omitempty"`  // the client's home page
 	RedirectURIs    []string `json:"redirect_uris,omitempty"`
 	GrantTypes      []string `json:"grant_types,omitempty"`
 	ResponseTypes   []string `json:"response_types,omitempty"`
-	AuthMethod      string   `json:"token_endpoint_auth_method,omitempty"`
-	ApplicationType string   `json:"application_type,omitempty"` // "native" with a redirect to loopback; OpenID Connect takes "web" otherwise
-	Scope           string   `json:"scope,omitempty"`
-	SoftwareID      string   `json:"software_id,omitempty"`
-	SoftwareVersion string   `json:"software_version,omitempty"`
-	DPoPBound       bool     `json:"dpop_bound_access_tokens,omitempty"` // RFC 9449, 5.2
+	AuthMethod      string   `json:"token_endpoint_auth_method,omitempty"` // how the client wants to authenticate at the token endpoint (ClientSecretBasic ...)
+	ApplicationType string   `json:"application_type,omitempty"`           // "native" with a redirect to loopback; OpenID Connect takes "web" otherwise
+	Scope           string   `json:"scope,omitempty"`                      // the scopes that it may ask for, separated by spaces
+	SoftwareID      string   `json:"software_id,omitempty"`                // the same for every installation of the program
+	SoftwareVersion string   `json:"software_version,omitempty"`           // the program's version
+	DPoPBound       bool     `json:"dpop_bound_access_tokens,omitempty"`   // the client asks for tokens that are bound to a DPoP key only (RFC 9449, 5.2)
 }
 
 // A Registration is a client that a server knows (RFC 7591, 3.2.1). It belongs to Issuer, and to
 // the redirect URIs it was made with.
 type Registration struct {
-	Issuer          string
-	Client          Client // its AuthMethod is the one that the server has assigned, or else ours; "": its metadata decides
-	RedirectURIs    []string
-	IssuedAt        time.Time // when the server says, or now
-	SecretExpiresAt time.Time // zero: never, or there is no secret
-	ManagementURL   string    // where it can be read and deleted (RFC 7592); "": nowhere
-	ManagementToken string    // with this token
+	Issuer          string    // the authorization server's
+	Client          Client    // the client; its AuthMethod is the one that the server has assigned, or else the one asked for; "": the server's metadata decides
+	RedirectURIs    []string  // those that the server has registered
+	IssuedAt        time.Time // when the client was registered, as the server says, or else by our clock
+	SecretExpiresAt time.Time // when Client.Secret ends; zero: never, or there is no secret
+	ManagementURL   string    // where the registration can be read and deleted (RFC 7592); "": nowhere
+	ManagementToken string    // the access token for ManagementURL: a secret
 }
 
 // OperationRegister is the Operation of errors of registering a client.
@@ -82,10 +82,12 @@ func (c *EndpointCaller) Register(ctx context.Context, server ServerMetadata, m 
 	return reg, nil
 }
 
-// errOtherRedirectURIs is a registration that cannot be used for our redirect URI.
+// errOtherRedirectURIs says that the server has registered other redirect URIs than were asked for, so that
+// the registration cannot be used.
 var errOtherRedirectURIs = errors.New("the server registered other redirect URIs than were asked for")
 
-// parseRegistration reads what the server has registered, which may differ from what was asked for.
+// parseRegistration reads the answer f to the registration of m. What the server has registered may differ
+// from m; errOtherRedirectURIs: so much that it cannot be used.
 func (c *EndpointCaller) parseRegistration(f strictjson.Fields, server ServerMetadata, m ClientMetadata) (Registration, error) {
 	r := strictjson.NewReader(f)
 	reg := Registration{
@@ -135,22 +137,23 @@ type ClientIDSource int
 
 // The ways in their order (revision 2025-11-25 and later).
 const (
-	PreRegistered       ClientIDSource = iota // somebody has registered it, and gave us its id
-	MetadataDocument                          // its id is the address of its metadata document
-	DynamicRegistration                       // it registers itself (RFC 7591)
+	PreRegistered       ClientIDSource = iota // somebody has registered the client by hand, and gave us its id
+	MetadataDocument                          // the id is the address of the client's metadata document
+	DynamicRegistration                       // the client registers itself at the server (RFC 7591)
 )
 
-// ClientIDOptions is what a client could be known by.
+// ClientIDOptions says in which ways a client can get an id.
 type ClientIDOptions struct {
 	ClientID              string // registered by hand; "": none
-	Issuer                string // where that was; "": at any server, because nobody has said
-	MetadataURL           string // address of its metadata document; "": none
-	NoDynamicRegistration bool   // it may not register itself
-	RedirectURI           string // for the error's text
+	Issuer                string // the authorization server at which ClientID was registered; "": nobody has said, so it is used at any
+	MetadataURL           string // address of the client's metadata document; "": none
+	NoDynamicRegistration bool   // the client may not register itself
+	RedirectURI           string // what a client that is registered by hand needs; only for the error's text
 }
 
-// ChooseSource returns which way to go at a server (the specification's order of client registration).
-// If there is no way, the error says what to register, and where.
+// ChooseSource returns how the client gets its id at a server (the specification's order of client
+// registration). If there is no way, the error says what to register, and where. Mismatch: ClientID was
+// registered at another server.
 func (i ClientIDOptions) ChooseSource(server ServerMetadata) (ClientIDSource, error) {
 	const doing = OperationRegister
 	switch {
@@ -179,8 +182,8 @@ func (i ClientIDOptions) ChooseSource(server ServerMetadata) (ClientIDSource, er
 	return 0, &Error{Kind: Unsupported, Operation: doing, URL: redactURL(server.Issuer), Problem: "the authorization server does not let this client register itself", Advice: do}
 }
 
-// CheckClientDocumentURL checks the address of a client id metadata document, which is the client's
-// id: https, with a path, without dot segments, fragment and user name
+// CheckClientDocumentURL returns why an address cannot be that of a client id metadata document, which is the
+// client's id: it must be https, with a path, without dot segments, fragment and user name
 // (draft-ietf-oauth-client-id-metadata-document, 3).
 func CheckClientDocumentURL(addr string) error {
 	u, err := url.Parse(addr)

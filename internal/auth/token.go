@@ -15,16 +15,19 @@ import (
 
 // Types of tokens in a token exchange (RFC 8693, 3).
 const (
-	TypeAccessToken = "urn:ietf:params:oauth:token-type:access_token"
-	TypeIDToken     = "urn:ietf:params:oauth:token-type:id_token"
-	TypeIDJAG       = "urn:ietf:params:oauth:token-type:id-jag" // identity assertion authorization grant
+	TypeAccessToken = "urn:ietf:params:oauth:token-type:access_token" // an access token
+	TypeIDToken     = "urn:ietf:params:oauth:token-type:id_token"     // an id token of OpenID Connect
+	TypeIDJAG       = "urn:ietf:params:oauth:token-type:id-jag"       // an identity assertion authorization grant
 )
 
-// A Grant is what a token is asked for with (RFC 6749, 1.3). The functions that make one leave out
-// parameters that are "".
-type Grant struct{ form url.Values }
+// A Grant is the parameters of a token request that say why the token should be issued: a code, a refresh
+// token, an assertion (RFC 6749, 1.3). The functions that make one leave out parameters that are "".
+type Grant struct {
+	form url.Values // with grant_type
+}
 
-// newGrant makes a Grant of a grant_type, and of names and values in turn.
+// newGrant makes a Grant with this grant_type. pairs are names and values of its parameters in turn; those
+// with the value "" are left out.
 func newGrant(kind string, pairs ...string) Grant {
 	form := url.Values{"grant_type": {kind}}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -35,8 +38,8 @@ func newGrant(kind string, pairs ...string) Grant {
 	return Grant{form}
 }
 
-// WithParam returns the Grant with one more parameter, which a provider wants beyond the RFCs. It
-// replaces none.
+// WithParam returns a copy of the Grant with one more parameter, which a provider wants beyond the RFCs. If
+// the Grant has it already, its value stays.
 func (g Grant) WithParam(name, value string) Grant {
 	form := url.Values{}
 	for k, v := range g.form {
@@ -48,56 +51,63 @@ func (g Grant) WithParam(name, value string) Grant {
 	return Grant{form}
 }
 
-// AuthorizationCodeGrant exchanges a code (RFC 6749, 4.1.3) with its PKCE verifier (RFC 7636, 4.5) for
-// a token of this resource (RFC 8707, 2.2). redirect is that of the authorization request.
+// AuthorizationCodeGrant is the Grant that exchanges an authorization code (RFC 6749, 4.1.3) with its PKCE
+// verifier (RFC 7636, 4.5) for a token of this resource (RFC 8707, 2.2). redirect is the redirect URI of the
+// authorization request.
 func AuthorizationCodeGrant(code, verifier, redirect, resource string) Grant {
 	return newGrant("authorization_code", "code", code, "code_verifier", verifier, "redirect_uri", redirect, "resource", resource)
 }
 
-// RefreshTokenGrant asks for a new token (RFC 6749, 6). Without scopes the new token has those of the old one.
+// RefreshTokenGrant is the Grant that exchanges a refresh token for a new token (RFC 6749, 6). Without scopes
+// the new token has those of the old one.
 func RefreshTokenGrant(refresh, resource string, scopes []string) Grant {
 	return newGrant("refresh_token", "refresh_token", refresh, "resource", resource, "scope", JoinScope(scopes))
 }
 
-// ClientCredentialsGrant asks for a token of the client itself (RFC 6749, 4.4.2).
+// ClientCredentialsGrant is the Grant by which the client itself gets a token, without a person (RFC 6749,
+// 4.4.2).
 func ClientCredentialsGrant(resource string, scopes []string) Grant {
 	return newGrant("client_credentials", "resource", resource, "scope", JoinScope(scopes))
 }
 
-// DeviceCodeGrant asks whether the person has agreed (RFC 8628, 3.4).
+// DeviceCodeGrant is the Grant that asks for the token of a device code (RFC 8628, 3.4). As long as the
+// person has not agreed, the request fails with AuthorizationPending.
 func DeviceCodeGrant(code, resource string) Grant {
 	return newGrant("urn:ietf:params:oauth:grant-type:device_code", "device_code", code, "resource", resource)
 }
 
-// JWTBearerGrant exchanges an assertion of somebody else for a token (RFC 7523, 2.1).
+// JWTBearerGrant is the Grant that exchanges an assertion, which somebody else has signed, for a token (RFC
+// 7523, 2.1).
 func JWTBearerGrant(assertion, resource string, scopes []string) Grant {
 	return newGrant("urn:ietf:params:oauth:grant-type:jwt-bearer", "assertion", assertion, "resource", resource, "scope", JoinScope(scopes))
 }
 
 // A TokenExchangeRequest is what a token exchange (RFC 8693, 2.1) asks for. Only SubjectToken and SubjectTokenType are required.
 type TokenExchangeRequest struct {
-	SubjectToken, SubjectTokenType string   // the token that is given, and its type
-	RequestedTokenType             string   // type of the one that is wanted
-	Audience, Resource             string   // for whom
-	Scopes                         []string // for what
+	SubjectToken       string   // the token that is given in exchange: a secret
+	SubjectTokenType   string   // its type: TypeIDToken ...
+	RequestedTokenType string   // the type of token that is wanted; "": the server chooses
+	Audience           string   // the name of the service that the new token is for; "": not sent
+	Resource           string   // the address of the service that the new token is for; "": not sent
+	Scopes             []string // the scopes that the new token is to have; nil: not sent
 }
 
-// TokenExchangeGrant exchanges one token for another (RFC 8693, 2.1).
+// TokenExchangeGrant is the Grant that exchanges one token for another (RFC 8693, 2.1).
 func TokenExchangeGrant(x TokenExchangeRequest) Grant {
 	return newGrant("urn:ietf:params:oauth:grant-type:token-exchange", "subject_token", x.SubjectToken, "subject_token_type", x.SubjectTokenType,
 		"requested_token_type", x.RequestedTokenType, "audience", x.Audience, "resource", x.Resource, "scope", JoinScope(x.Scopes))
 }
 
-// A Token is what a token endpoint answers (RFC 6749, 5.1).
+// A Token is the answer of a token endpoint (RFC 6749, 5.1).
 type Token struct {
 	AccessToken  string
-	Type         string        // SchemeBearer or SchemeDPoP: the scheme to use it with; "N_A" of what an exchange gives that is none
-	RefreshToken string        // "": there is none, or the old one stays
+	Type         string        // SchemeBearer or SchemeDPoP: the scheme to send it with; "N_A": a token exchange gave something that is no access token
+	RefreshToken string        // "": none came, so an older one stays
 	IDToken      string        // id token of OpenID Connect, not verified; "": none
-	IssuedType   string        // type of what a token exchange gave (RFC 8693, 2.2.1)
-	Scopes       []string      // nil: those that were asked for
-	Lifetime     time.Duration // 0: the server does not say, or says nothing that makes sense
-	Expires      time.Time     // Lifetime after the response came; zero where Lifetime is 0
+	IssuedType   string        // the type of what a token exchange gave (RFC 8693, 2.2.1); "": it does not say
+	Scopes       []string      // those that the token has; nil: those that were asked for
+	Lifetime     time.Duration // how long the token is valid; 0: the server does not say, or says nothing that makes sense
+	Expires      time.Time     // when the token ends, by our clock: Lifetime after the answer came; zero where Lifetime is 0
 }
 
 // RequestToken asks a token endpoint for a token (RFC 6749, 3.2). With a Prover the token is bound to its
@@ -122,11 +132,12 @@ func (c *EndpointCaller) RequestToken(ctx context.Context, server ServerMetadata
 	return t, nil
 }
 
-// maxTokenBytes bounds each token that a server issues.
+// maxTokenBytes is how long an access token, a refresh token or an id token may be that a server issues.
 const maxTokenBytes = 64 << 10
 
-// parseToken reads a successful answer. dpop: the request had a proof, so a DPoP token may come. A lifetime
-// that makes no sense counts as 0: the answer may have a refresh token that replaces another.
+// parseToken reads the successful answer of a token endpoint. dpop: the request had a proof, so a DPoP token
+// may come. A lifetime that makes no sense counts as 0, since the answer may have a refresh token that
+// replaces another.
 func (c *EndpointCaller) parseToken(f strictjson.Fields, dpop bool) (Token, error) {
 	r := strictjson.NewReader(f)
 	t := Token{
@@ -167,17 +178,20 @@ func (c *EndpointCaller) parseToken(f strictjson.Fields, dpop bool) (Token, erro
 	return t, nil
 }
 
-// A formRequest is one request to an endpoint that takes a form.
+// A formRequest is one POST of a form to an endpoint of an authorization server.
 type formRequest struct {
-	operation, addr     string // Error.Operation, and the endpoint
-	server              ServerMetadata
-	client              Client
-	form                url.Values
-	prover              *Prover // nil: no proof
-	allowsEmptyResponse bool    // a successful answer needs no body
+	operation           string         // for Error.Operation: "token request"
+	addr                string         // the endpoint
+	server              ServerMetadata // whose endpoint it is; says how clients authenticate
+	client              Client         // who authenticates
+	form                url.Values     // without what authenticates the client
+	prover              *Prover        // adds a DPoP proof; nil: none
+	allowsEmptyResponse bool           // a successful answer needs no body
 }
 
-// postForm sends a form, and returns the object that a successful answer is.
+// postForm sends a form with what authenticates the client, and returns the JSON object of a successful
+// answer (nil: there is none, and allowsEmptyResponse). With a prover, a request that lacked a nonce is sent
+// once more.
 func (c *EndpointCaller) postForm(ctx context.Context, k formRequest) (strictjson.Fields, error) {
 	for try := 1; ; try++ {
 		form, header := url.Values{}, http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
@@ -214,10 +228,10 @@ func (c *EndpointCaller) postForm(ctx context.Context, k formRequest) (strictjso
 	}
 }
 
-// secretParams are the parameters of forms that must not be repeated in an error.
+// secretParams are the parameters of forms whose values must not be repeated in an error.
 var secretParams = []string{"code", "code_verifier", "refresh_token", "client_secret", "client_assertion", "assertion", "subject_token", "device_code", "token"}
 
-// formSecrets returns what of a request must not be repeated.
+// formSecrets returns the values of a form that must not be repeated in an error, and more with them.
 func formSecrets(form url.Values, more ...string) []string {
 	for _, name := range secretParams {
 		more = append(more, form.Get(name))
@@ -225,9 +239,9 @@ func formSecrets(form url.Values, more ...string) []string {
 	return more
 }
 
-// parseResponse returns the object in an answer. An object with "error" is an error, whatever the status is
-// (RFC 6749, 5.2); so is any status but 200 and 201. With allowsEmpty, a successful answer without an object
-// is nil and no error.
+// parseResponse returns the JSON object of a successful answer. An object with "error" is an error, whatever
+// the status is (RFC 6749, 5.2); so is any status but 200 and 201. With allowsEmpty, a successful answer
+// without an object gives nil and no error. secrets are not repeated in an error.
 func (c *EndpointCaller) parseResponse(doing, addr string, a response, allowsEmpty bool, secrets []string) (strictjson.Fields, error) {
 	f, err := strictjson.ParseObject(a.body)
 	success := a.status == http.StatusOK || a.status == http.StatusCreated
@@ -255,10 +269,11 @@ func (c *EndpointCaller) parseResponse(doing, addr string, a response, allowsEmp
 	return nil, e
 }
 
-// maxErrorText bounds a server's words in an error.
+// maxErrorText is how many bytes of a server's words an error repeats.
 const maxErrorText = 300
 
-// withoutSecrets returns a server's words, unless they repeat a secret.
+// withoutSecrets returns a server's words, at most maxErrorText bytes of them; if they repeat one of the
+// secrets (of 6 bytes or more), it returns a text that says so in their place.
 func withoutSecrets(words string, secrets []string) string {
 	for _, s := range secrets {
 		if len(s) >= 6 && strings.Contains(words, s) {

@@ -1,6 +1,6 @@
 package auth
 
-// What holds a secret does not show it where somebody prints it with fmt or a logger.
+// withheldText stands in the place of a secret where somebody prints what holds it with fmt or a logger.
 const withheldText = "(withheld)"
 
 // String returns text that does not show the client's secret.

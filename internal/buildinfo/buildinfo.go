@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// module is this one.
+// module is the path of this Go module.
 const module = "github.com/mcp-bridge/mcp-bridge"
 
 // release is set by the linker (-X) where a build cannot know its version by itself:
@@ -24,7 +24,8 @@ var Version = sync.OnceValue(func() string {
 	return versionIn(info, release)
 })
 
-// versionIn is Version of a program that was built so.
+// versionIn returns Version for a program with this build information (nil: none) and this value of
+// the variable release.
 func versionIn(info *debug.BuildInfo, release string) string {
 	version := release
 	if info != nil && version == "" {

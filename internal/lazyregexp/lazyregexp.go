@@ -7,9 +7,13 @@ import (
 	"sync"
 )
 
-// A Regexp is a regexp.Regexp that is not there yet. Its methods are those of the same name,
-// and may be called concurrently.
-type Regexp struct{ compileOnce func() *regexp.Regexp }
+// A Regexp is a regular expression that is compiled when it is first used. Each of its methods does
+// what the method of regexp.Regexp with the same name does, and may be called concurrently.
+type Regexp struct {
+	// compileOnce compiles the expression at the first call, and returns the same result at every
+	// call.
+	compileOnce func() *regexp.Regexp
+}
 
 // New returns the Regexp of an expression, which must be right: a wrong one panics when it is
 // used.

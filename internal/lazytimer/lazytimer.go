@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// minWait is how long Set waits at least. It keeps a function that always sets a time
-// in the past from being called without end.
+// minWait is how long after Set a call of Do comes at the earliest. It keeps a function that always
+// sets a time in the past from being called without end.
 const minWait = time.Millisecond
 
 // A Timer calls Do when a time that was set has come. Setting a later time and clearing
@@ -23,13 +23,13 @@ type Timer struct {
 	// Timer is first used.
 	Do func()
 
-	mu        sync.Mutex // not held while Do runs
-	timer     *time.Timer
-	firesAt   time.Time // when timer goes off; zero: it does not
-	due       time.Time // when Do is to be called; zero: never
-	doRunning bool      // Do is being called
-	stopped   bool
-	doCalls   sync.WaitGroup // of Do
+	mu        sync.Mutex     // not held while Do runs
+	timer     *time.Timer    // the runtime's; nil: it was never needed
+	firesAt   time.Time      // when timer goes off; zero: it does not
+	due       time.Time      // when Do is to be called; zero: never
+	doRunning bool           // Do is being called
+	stopped   bool           // Stop was called: Do is not called any more
+	doCalls   sync.WaitGroup // what Stop waits for: the call of Do that goes on
 }
 
 // Set makes Do be called at due, and not at the time that was set before. A zero due is
@@ -41,11 +41,11 @@ func (t *Timer) Set(due time.Time) {
 	t.arm()
 }
 
-// SetAfter is Set for the time when d has passed.
+// SetAfter makes Do be called when d has passed, and not at the time that was set before.
 func (t *Timer) SetAfter(d time.Duration) { t.Set(time.Now().Add(d)) }
 
-// SetAtLatest is Set, unless an earlier time is set already: Do is called when the first of
-// several things is due, and then sets the time for the next.
+// SetAtLatest is Set, but does nothing if an earlier time is set already. It is for a Do that is to
+// be called when the first of several things is due, and then sets the time for the next.
 func (t *Timer) SetAtLatest(due time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -55,8 +55,8 @@ func (t *Timer) SetAtLatest(due time.Time) {
 	}
 }
 
-// Clear makes Do not be called any more, until a time is set again. A call of Do that has
-// begun goes on.
+// Clear cancels the time that was set: Do is not called until a time is set again. A call of Do
+// that has begun goes on.
 func (t *Timer) Clear() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -13,11 +13,12 @@ import (
 
 // Why there is no place.
 var (
-	// ErrFull says that there is none, and that the party may not wait for one:
-	// the queue is full, or the party has its equal part of it.
+	// ErrFull says that no place is free or can be reclaimed now, and that the party may not wait for
+	// one: the queue is full, or Options.Wait is 0. It also ends the wait of one whose room in the
+	// queue another party gets.
 	ErrFull = errors.New("there is no place, and no room to wait for one")
 
-	// ErrLate says that none was given back in time.
+	// ErrLate says that no place came within Options.Wait.
 	ErrLate = errors.New("no place was given back in time")
 )
 
@@ -26,15 +27,14 @@ type Use int
 
 // The values of Use.
 const (
-	Busy   Use = iota // something is in progress: it is not taken away
-	Idle              // a client has it, and nothing is in progress
-	Spare             // no client has it: it is kept for the next one
-	Ending            // it comes back by itself soon
+	Busy   Use = iota // something is in progress: the place is not taken away
+	Idle              // a client has the place, and nothing is in progress: another party with fewer places may get it
+	Spare             // no client has the place: it is kept for the next one, and may be taken for anybody
+	Ending            // the holder is being closed already: the place comes back soon without Reclaim
 )
 
-// Holder is what has a place and can be told to give it up. Its methods may be
-// called concurrently, hold no lock of a Limiter's caller for long, and do not
-// wait.
+// A Holder is what has a place and can be told to give it up. Its methods may be called
+// concurrently, hold no lock of a Limiter's caller for long, and do not wait.
 type Holder interface {
 	// Use returns in what use the place is, and since when, unless it is Busy.
 	Use() (use Use, since time.Time)
@@ -46,9 +46,9 @@ type Holder interface {
 
 // Options tune a Limiter. The zero value has no bound.
 type Options struct {
-	Max   int           // places; 0 or less: no bound
-	Queue int           // how many may wait for a place, beside those of parties that hold less than an equal part
-	Wait  time.Duration // and for how long; 0: nobody waits
+	Max   int           // how many places there are; 0 or less: no bound
+	Queue int           // how many of all parties may wait for a place; a party that would hold less than an equal part even with it may wait beside them
+	Wait  time.Duration // how long each of them may wait; 0: nobody waits
 }
 
 const (
@@ -76,46 +76,46 @@ const (
 type Limiter struct {
 	mu              sync.Mutex
 	opts            Options
-	places          map[*Place]struct{}
-	parties         map[string]*party // by name, those that hold or wait
-	waiting         int               // of all parties
-	reclaimedPlaces int               // places that were reclaimed and are not given back yet
-	grants          uint64            // places given so far
-	arrivals        uint64            // waiters so far
-	lastReclaimLook time.Time         // when it was last looked for places to reclaim
+	places          map[*Place]struct{} // those that are taken
+	parties         map[string]*party   // by name, those that hold or wait
+	waiting         int                 // how many wait for a place, of all parties
+	reclaimedPlaces int                 // places that were reclaimed and are not given back yet
+	grants          uint64              // how many places have been given so far
+	arrivals        uint64              // how many have begun to wait so far
+	lastReclaimLook time.Time           // when it was last looked for places to reclaim
 }
 
-// party is who places are counted by.
+// A party is a user or a client by whose name places are counted and shared out.
 type party struct {
 	name            string
-	held            int       // places
-	reclaimedPlaces int       // of them, those that were reclaimed
-	waiting         []*waiter // in order
-	lastGrant       uint64    // the grant that was its last
-	forecast        forecast  // of Limiter.choosePlaces
+	held            int       // how many places it has
+	reclaimedPlaces int       // how many of these were reclaimed and are not given back yet
+	waiting         []*waiter // its waiters, the one that came first in front
+	lastGrant       uint64    // the value of Limiter.grants when it last got a place; 0: it got none
+	forecast        forecast  // scratch of Limiter.choosePlaces
 }
 
-// waiter is one who waits. All is guarded by Limiter.mu, until ready is closed.
+// A waiter is one call of Acquire that waits. All is guarded by Limiter.mu, until ready is closed.
 type waiter struct {
 	party          *party
-	holder         Holder
-	order          uint64        // its number among Limiter.arrivals
-	hasPlaceComing bool          // a place is on its way back for it
+	holder         Holder        // what will hold the place
+	order          uint64        // its number among all that have ever waited; the lower one came first
+	hasPlaceComing bool          // a place that is to be given back is meant for it
 	ready          chan struct{} // closed when there is a place, or an error
-	place          *Place        // nil: err says why
-	err            error
+	place          *Place        // what it got; nil: nothing yet, or err says why
+	err            error         // why no place came; nil beside a place, and as long as it waits
 }
 
-// Place is one that was taken.
+// A Place is one place that a party has taken.
 type Place struct {
 	limiter   *Limiter
 	party     *party
 	holder    Holder // nil: it is always Busy
-	reclaimed bool   // under limiter.mu
-	released  bool   // under limiter.mu
+	reclaimed bool   // its holder was told to give it up; under limiter.mu
+	released  bool   // it was given back; under limiter.mu
 }
 
-// New returns a Limiter.
+// New returns a Limiter of which no place is taken.
 func New(o Options) *Limiter {
 	return &Limiter{opts: o, places: make(map[*Place]struct{}), parties: make(map[string]*party)}
 }
@@ -154,7 +154,8 @@ func (l *Limiter) Acquire(ctx context.Context, partyName string, holder Holder) 
 	return l.await(ctx, w)
 }
 
-// Resize changes the number of places. Those who have one keep it.
+// Resize changes the number of places. Those who have a place keep it, also if that is more than
+// max; if there are more places now, those who wait get them.
 func (l *Limiter) Resize(max int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -189,7 +190,7 @@ func (p *Place) Release() {
 	l.forget(p.party)
 }
 
-// undoReclaim takes back that the place was reclaimed. The caller holds l.mu.
+// undoReclaim counts the place as not reclaimed any more, if it was. The caller holds l.mu.
 func (p *Place) undoReclaim() {
 	if p.reclaimed {
 		p.reclaimed = false
@@ -198,10 +199,10 @@ func (p *Place) undoReclaim() {
 	}
 }
 
-// hasFreePlace reports whether a place is free. The caller holds mu, as with all below
-// that do not say otherwise.
+// hasFreePlace reports whether a place is free. The caller holds mu.
 func (l *Limiter) hasFreePlace() bool { return l.opts.Max <= 0 || len(l.places) < l.opts.Max }
 
+// newPlace gives a party a place that is free, of which h is the holder. The caller holds mu.
 func (l *Limiter) newPlace(p *party, h Holder) *Place {
 	place := &Place{limiter: l, party: p, holder: h}
 	l.places[place] = struct{}{}
@@ -211,7 +212,8 @@ func (l *Limiter) newPlace(p *party, h Holder) *Place {
 	return place
 }
 
-// grant gives free places to those who wait.
+// grant gives the free places to those who wait: first to the party that holds fewest. The caller
+// holds mu.
 func (l *Limiter) grant() {
 	for l.waiting > 0 && l.hasFreePlace() {
 		var next *party
@@ -227,8 +229,8 @@ func (l *Limiter) grant() {
 	}
 }
 
-// isBefore reports whether p is served before o, if they hold so many places.
-// Both wait.
+// isBefore reports whether p gets the next place before other. Both wait; held and otherHeld are
+// how many places they count as having. Of equals, the one whose last grant is longer ago is first.
 func (p *party) isBefore(other *party, held, otherHeld int) bool {
 	switch {
 	case held != otherHeld:
@@ -239,7 +241,8 @@ func (p *party) isBefore(other *party, held, otherHeld int) bool {
 	return p.waiting[0].order < other.waiting[0].order
 }
 
-// makeQueueRoom reports whether one more of p may wait. To make room, it may refuse the newest waiter of another party.
+// makeQueueRoom reports whether one more of p may wait. To make room, it may refuse (ErrFull) the
+// newest waiter of another party. The caller holds mu.
 func (l *Limiter) makeQueueRoom(p *party) bool {
 	if l.waiting < l.opts.Queue || (p.held+len(p.waiting)+1)*len(l.parties) <= l.opts.Max {
 		return true
@@ -265,7 +268,8 @@ func (l *Limiter) makeQueueRoom(p *party) bool {
 	return true
 }
 
-// remove takes a waiter out of the queue, and forgets its party if the party has nothing else here.
+// remove takes a waiter out of the queue, and forgets its party if that neither holds a place nor
+// waits. The caller holds mu.
 func (l *Limiter) remove(w *waiter) {
 	p := w.party
 	for i, o := range p.waiting {
@@ -278,14 +282,15 @@ func (l *Limiter) remove(w *waiter) {
 	l.forget(p)
 }
 
-// forget forgets a party that has nothing here any more.
+// forget deletes a party from parties if it neither holds a place nor waits. The caller holds mu.
 func (l *Limiter) forget(p *party) {
 	if p.held == 0 && len(p.waiting) == 0 && l.parties[p.name] == p {
 		delete(l.parties, p.name)
 	}
 }
 
-// await waits until there is a place. It is called without mu.
+// await waits until w has a place, Options.Wait has passed (ErrLate), ctx is done, or w was refused
+// (ErrFull). Meanwhile it looks for places to reclaim. It is called without mu.
 func (l *Limiter) await(ctx context.Context, w *waiter) (*Place, error) {
 	timeout := time.NewTimer(l.opts.Wait)
 	defer timeout.Stop()

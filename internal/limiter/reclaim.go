@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// candidate is a place that could be reclaimed.
+// A candidate is a place whose holder could give it up.
 type candidate struct {
 	place *Place
-	use   Use
-	since time.Time
+	use   Use       // Idle or Spare, as the holder said when it was asked
+	since time.Time // when that use began
 }
 
 // reclaim has places given up for those who wait and are to have more, one for
@@ -49,22 +49,27 @@ func (l *Limiter) reclaim() {
 	}
 }
 
-// forecast is what a party has once all reclaimed places have gone to those who are to
-// have them.
+// A forecast is what a party will have once all reclaimed places have gone to the waiters who are
+// to have them.
 type forecast struct {
-	held       int // places
-	waiting    int // waiters for whom none is coming
-	queueIndex int // in the partyHeap; -1: it is not there
+	held       int // how many places
+	waiting    int // how many of its waiters get none of these places
+	queueIndex int // the party's index in the partyHeap; -1: it is not in there
 }
 
-// partyHeap has the parties that wait for more, as a heap: who is served first is the
-// first. It is used under the Limiter's mu.
+// A partyHeap has the parties with waiters for whom no place is coming yet, as a heap
+// (container/heap): the party that is served next is the first. It is used under the Limiter's mu.
 type partyHeap []*party
 
+// Len implements heap.Interface.
 func (q partyHeap) Len() int { return len(q) }
+
+// Less implements heap.Interface: the party that is served before the other one is less.
 func (q partyHeap) Less(i, j int) bool {
 	return q[i].isBefore(q[j], q[i].forecast.held, q[j].forecast.held)
 }
+
+// Swap implements heap.Interface.
 func (q partyHeap) Swap(i, j int) {
 	q[i], q[j] = q[j], q[i]
 	q[i].forecast.queueIndex, q[j].forecast.queueIndex = i, j
@@ -82,9 +87,9 @@ func (q *partyHeap) Pop() any {
 	return p
 }
 
-// choosePlaces returns the places that are to be given up, marked as reclaimed, and
-// marks those who wait for whom there will be one. ending is how many come back
-// by themselves. The caller holds mu.
+// choosePlaces returns the places that are to be given up, marked as reclaimed, and marks the
+// waiters for whom a place is coming. ending is how many places come back without being reclaimed.
+// The caller holds mu.
 func (l *Limiter) choosePlaces(candidates []candidate, ending int, now time.Time) (chosen []*Place) {
 	slices.SortFunc(candidates, func(a, b candidate) int { return a.since.Compare(b.since) })
 	waitingParties := make(partyHeap, 0, len(l.parties))
@@ -128,10 +133,12 @@ func (l *Limiter) choosePlaces(candidates []candidate, ending int, now time.Time
 	return chosen
 }
 
-// isStillHeld reports whether a candidate is neither given back nor to be reclaimed already. The caller holds mu.
+// isStillHeld reports whether the candidate's place was neither given back nor reclaimed since it
+// was listed. The caller holds mu.
 func (c *candidate) isStillHeld() bool { return !c.place.released && !c.place.reclaimed }
 
-// markReclaimed marks the place of a candidate as reclaimed, and returns it. The caller holds mu.
+// markReclaimed counts the place of a candidate as reclaimed, and returns it; its holder is not
+// told yet. The caller holds mu.
 func (l *Limiter) markReclaimed(c *candidate) *Place {
 	c.place.reclaimed = true
 	c.place.party.reclaimedPlaces++
@@ -140,7 +147,8 @@ func (l *Limiter) markReclaimed(c *candidate) *Place {
 	return c.place
 }
 
-// promiseNext notes that a place is coming for the next waiter of a party. The caller holds mu.
+// promiseNext notes that a place is coming for the first waiter of the party to whom none was
+// promised. The caller holds mu.
 func (p *party) promiseNext() {
 	p.waiting[len(p.waiting)-p.forecast.waiting].hasPlaceComing = true
 	p.forecast.held++

@@ -3,8 +3,8 @@ package nearest
 
 import "strings"
 
-// To returns which of known was most likely meant by name, which is none of
-// them; "": none is similar.
+// To returns the one of known that is spelled most like name, which is none of them; "": none is
+// similar enough. Upper and lower case, "-", "_" and spaces do not count.
 func To(name string, known []string) string {
 	if len(name) > 100 {
 		return ""
@@ -19,13 +19,14 @@ func To(name string, known []string) string {
 	return best
 }
 
-// Normalize returns a name without what people spell in different ways.
+// Normalize returns a name in lower case, without "-", "_" and spaces: names that differ by these
+// only count as equal.
 func Normalize(name string) string {
 	return strings.ToLower(strings.NewReplacer("-", "", "_", "", " ", "").Replace(name))
 }
 
-// editDistance is the number of letters to insert, delete, replace or exchange
-// with their neighbour that makes b of a.
+// editDistance returns how many letters must be inserted, deleted, replaced or exchanged with their
+// neighbour to make b of a.
 func editDistance(a, b string) int {
 	s, t := []rune(a), []rune(b)
 	rows := make([][]int, len(s)+1)

@@ -30,7 +30,7 @@ func Append[T string | []byte](dst []byte, text T) []byte {
 	})
 }
 
-// Text returns what Append appends.
+// Text returns text in one line that does nothing to a terminal, escaped as Append does it.
 func Text[T string | []byte](text T) string { return string(Append(nil, text)) }
 
 // AppendJSON appends JSON text so that a terminal only shows it, and it stays the same value: a
@@ -59,7 +59,8 @@ func AppendLines[T string | []byte](dst []byte, text T) []byte {
 	})
 }
 
-// isInert is false of characters that change how a terminal shows others.
+// isInert reports whether a character may be shown as it is in lines of a log: it neither controls
+// the terminal nor changes how text beside it is shown. Line feeds and tabs count as inert.
 func isInert(r rune) bool {
 	switch {
 	case r == '\n', r == '\t':
@@ -74,7 +75,8 @@ func isInert(r rune) bool {
 	return true
 }
 
-// appendUnicodeEscape appends a character as JSON escapes it.
+// appendUnicodeEscape appends a character as JSON escapes it: \u and four digits, twice for one
+// above U+FFFF.
 func appendUnicodeEscape(dst []byte, r rune) []byte {
 	if r > 0xffff {
 		r -= 0x10000
@@ -83,10 +85,12 @@ func appendUnicodeEscape(dst []byte, r rune) []byte {
 	return append(dst, '\\', 'u', hexDigits[r>>12], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
 }
 
+// hexDigits are the digits by their value.
 const hexDigits = "0123456789abcdef"
 
-// appendEscaped appends the characters of text that may be shown as they are, and the others by escape; bad is
-// the byte of what is not UTF-8, whose r is utf8.RuneError.
+// appendEscaped appends text. Printable ASCII and what isShown accepts stays; escape appends all
+// else. Its argument bad is the byte where text is not UTF-8 (r is utf8.RuneError then), otherwise
+// nil.
 func appendEscaped[T string | []byte](dst []byte, text T, isShown func(rune) bool, escape func(dst []byte, r rune, bad []byte) []byte) []byte {
 	for i := 0; i < len(text); {
 		if c := text[i]; c >= ' ' && c < 0x7f {

@@ -52,8 +52,9 @@ func RedactURL(addr, hidden string) string {
 	return shown.String()
 }
 
-// userInfoLen returns how much of what stands behind "://" says who the user is, with a password perhaps, in which there may be a slash. Behind
-// a host, or a port, an "@" stands in the path.
+// userInfoLen returns how many bytes of text, which stands behind "://", say who the user is: a
+// user name, perhaps with a password, in which there may be a slash. 0: none. Behind a host, or a
+// port, an "@" stands in the path.
 func userInfoLen(text string) int {
 	authority, _, path := strings.Cut(text, "/")
 	if at := strings.LastIndexByte(authority, '@'); at >= 0 {

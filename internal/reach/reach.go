@@ -17,14 +17,14 @@ type Reach int
 
 // The values of a Reach.
 const (
-	NeverAllowed Reach = iota // no server has it: unspecified, multicast, reserved; or it is that of a cloud's metadata service
-	Loopback                  // this machine
-	LinkLocal                 // the machines on this link
-	Private                   // a network that is not the internet; also what providers keep for themselves and their customers (CGNAT)
-	Public                    // the internet
+	NeverAllowed Reach = iota // no server may be reached there: an unspecified, multicast or reserved address, or that of a cloud's metadata service
+	Loopback                  // only this machine
+	LinkLocal                 // only the machines on the same link
+	Private                   // only machines in a network that is not the internet, that of a provider with its customers (CGNAT) too
+	Public                    // everybody on the internet
 )
 
-// String returns the Reach in words that follow "is".
+// String returns the Reach in words that follow "is": "on this machine".
 func (r Reach) String() string {
 	switch r {
 	case Loopback:
@@ -46,12 +46,14 @@ func (r Reach) MayLeadTo(other Reach) bool {
 	return r != NeverAllowed && other != NeverAllowed && other >= r
 }
 
-// block is a block of addresses of one Reach.
+// A block is a range of addresses that have the same Reach.
 type block struct {
-	prefix netip.Prefix
-	reach  Reach
+	prefix netip.Prefix // the addresses
+	reach  Reach        // their Reach
 }
 
+// parseBlocks returns the blocks of these prefixes ("10.0.0.0/8"), all of one Reach. A prefix that
+// cannot be read panics.
 func parseBlocks(reach Reach, prefixes ...string) []block {
 	all := make([]block, len(prefixes))
 	for i, p := range prefixes {
@@ -60,8 +62,9 @@ func parseBlocks(reach Reach, prefixes ...string) []block {
 	return all
 }
 
-// addressBlocks has the Reach of every address that is assigned: the special-purpose ones (the registries of
-// RFC 6890), and after them all others. The first block that has an address counts.
+// addressBlocks says which Reach an address has: that of the first block that contains it. The
+// special-purpose ranges (the registries of RFC 6890) stand before the public ones. An address in
+// no block is assigned to nobody, and NeverAllowed.
 var addressBlocks = concat(
 	// The metadata services: AWS, Azure, Google, Oracle and others; Alibaba; Azure's own; AWS and Google over IPv6.
 	parseBlocks(NeverAllowed, "169.254.169.0/24", "169.254.170.0/24", "192.0.0.0/24", "100.100.100.200/32", "168.63.129.16/32", "fd00:ec2::/32", "fd20:ce::/32"),
@@ -74,6 +77,7 @@ var addressBlocks = concat(
 	parseBlocks(Public, "0.0.0.0/0", "2000::/3"),
 )
 
+// concat returns the blocks of all lists, one list after the other.
 func concat(all ...[]block) (out []block) {
 	for _, b := range all {
 		out = append(out, b...)
@@ -144,15 +148,15 @@ func OfHost(host string) (r Reach, known bool) {
 	return 0, false
 }
 
-// Error is an address that a server may not lead to.
+// An Error says that a server led to an address that it may not lead to.
 type Error struct {
-	Host            string     // that was to be reached, as it was named
-	Addr            netip.Addr // which it stands for; the zero value: only its name is known
-	Reach           Reach      // of Addr
-	ConfiguredHost  string     // the host that the user has given, which led there
-	ConfiguredReach Reach      // of ConfiguredHost; NeverAllowed: it is not known
+	Host            string     // the host that the server led to, as it named it
+	Addr            netip.Addr // the address of Host; the zero value: only the name is known
+	Reach           Reach      // the Reach of Addr
+	ConfiguredHost  string     // the host that the user has given, and whose server led to Host
+	ConfiguredReach Reach      // the Reach of ConfiguredHost; NeverAllowed: it is not known
 	UnknownReason   error      // why ConfiguredReach is not known; nil: it is known
-	PlainHTTP       bool       // it is refused because its URL begins with http://
+	PlainHTTP       bool       // the address is refused because its URL begins with http://
 }
 
 // Error says which address it is, and why it is refused, in one line. It does not say what helps.
@@ -176,7 +180,7 @@ func (e *Error) Error() string {
 // Unwrap returns UnknownReason.
 func (e *Error) Unwrap() error { return e.UnknownReason }
 
-// Hint says what helps; "": nothing does.
+// Hint says which flag allows the address; "": none does.
 func (e *Error) Hint() string {
 	if e.Reach == NeverAllowed || e.PlainHTTP {
 		return ""
@@ -184,5 +188,6 @@ func (e *Error) Hint() string {
 	return "if you trust the server, allow such addresses with --allow-private-auth"
 }
 
-// AsError returns the Error in an error of the network.
+// AsError returns the Error that err is or wraps, such as an error of an HTTP request; false: there
+// is none.
 func AsError(err error) (*Error, bool) { return errors.AsType[*Error](err) }

@@ -38,7 +38,8 @@ func ParseObject(data []byte) (Fields, error) {
 	return f, nil
 }
 
-// checkUniqueNames checks that no object in data has a name twice, and how deep data is.
+// checkUniqueNames returns an error if an object in data has a name twice, data is nested deeper
+// than maxDepth, or it is not JSON.
 func checkUniqueNames(data []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
@@ -85,17 +86,20 @@ func (f Fields) Has(name string) bool {
 	return len(f[name]) > 0 && string(f[name]) != "null"
 }
 
-// A Reader reads members, and keeps the first error in Err. What is not there, or is null, is the
-// zero value.
+// A Reader reads members of a JSON object, one call for each, and keeps the first error in Err. A
+// member that is missing or null, or is of another type than is asked for, is read as the zero
+// value; only the last is an error.
 type Reader struct {
 	Fields
-	Err error
+	Err error // the first error of all calls so far; nil: there was none
 }
 
 // NewReader returns a Reader of f.
 func NewReader(f Fields) *Reader { return &Reader{Fields: f} }
 
-// Member decodes a member that is there; want says in an error what it should be.
+// Member returns the member of this name, decoded into a T. If it is missing or null, or does not
+// fit, it returns the zero T; in the last case Err says that it is not what want says, such as "a
+// string".
 func Member[T any](r *Reader, name, want string) (v T) {
 	if r.Has(name) {
 		if err := json.Unmarshal(r.Fields[name], &v); err != nil {
@@ -109,18 +113,19 @@ func Member[T any](r *Reader, name, want string) (v T) {
 	return v
 }
 
-// Text returns a string.
+// Text returns a member that is a string. "": it is missing.
 func (r *Reader) Text(name string) string { return Member[string](r, name, "a string") }
 
-// TextArray returns an array of strings.
+// TextArray returns a member that is an array of strings. nil: it is missing.
 func (r *Reader) TextArray(name string) []string {
 	return Member[[]string](r, name, "an array of strings")
 }
 
-// Bool returns true or false.
+// Bool returns a member that is true or false. false: it is missing.
 func (r *Reader) Bool(name string) bool { return Member[bool](r, name, "true or false") }
 
-// TextOrArray returns an array of strings, also where a string stands in its place.
+// TextOrArray returns a member that is an array of strings or one string, as an array. nil: it is
+// missing.
 func (r *Reader) TextOrArray(name string) []string {
 	if !r.Has(name) || r.Fields[name][0] == '[' {
 		return r.TextArray(name)
@@ -128,7 +133,8 @@ func (r *Reader) TextOrArray(name string) []string {
 	return []string{r.Text(name)}
 }
 
-// number returns a number, which some servers write as a string; false if there is none.
+// number returns a member that is a number, or a string with a number in it, as some servers write
+// it. false: it is missing, or neither.
 func (f Fields) number(name string) (float64, bool) {
 	if !f.Has(name) {
 		return 0, false
@@ -145,10 +151,12 @@ func (f Fields) number(name string) (float64, bool) {
 	return n, err == nil && !math.IsNaN(n) && !math.IsInf(n, 0)
 }
 
-// MaxLifetime bounds what a server says of how long something lasts.
+// MaxLifetime is the longest duration that Fields.Seconds returns: what a server says beyond ten
+// years counts as ten years.
 const MaxLifetime = 10 * 365 * 24 * time.Hour
 
-// Seconds returns a number of seconds as a duration. 0: there is none, or it is not positive.
+// Seconds returns a member that is a number of seconds, as a duration of at most MaxLifetime. 0: it
+// is missing, no number, or not positive.
 func (f Fields) Seconds(name string) time.Duration {
 	n, ok := f.number(name)
 	if !ok || n <= 0 {
@@ -160,7 +168,8 @@ func (f Fields) Seconds(name string) time.Duration {
 	return time.Duration(n * float64(time.Second))
 }
 
-// NumericDate returns a NumericDate (RFC 7519, 2). The zero time: it is not there.
+// NumericDate returns a member that is a NumericDate (seconds since 1970; RFC 7519, 2). The zero
+// time: it is missing.
 func (r *Reader) NumericDate(name string) time.Time {
 	if !r.Has(name) {
 		return time.Time{}

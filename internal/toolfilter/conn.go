@@ -12,10 +12,10 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// session is what the filter knows of one Conn to a server.
+// A session is the filter's state for one Conn to a server.
 type session struct {
 	filter    *filter
-	openLists openLists
+	openLists openLists // its tools/list requests without an answer
 }
 
 // wrapServer returns the Conn to a server without the hidden tools. What it costs for a message
@@ -43,7 +43,9 @@ func (s *session) send(m jsonrpc.Message) (out, reply jsonrpc.Message, refused e
 	return m, jsonrpc.Message{}, nil
 }
 
-// refuse answers whoever waits for an answer.
+// refuse returns, in the form that Hooks.Send returns, what becomes of a client's message that is
+// refused: a request is answered with an error, a response goes to the server as an error, and
+// anything else is dropped with an error.
 func refuse(m jsonrpc.Message, refusal *refusal) (out, reply jsonrpc.Message, refused error) {
 	id := m.ID()
 	switch {
@@ -64,10 +66,11 @@ func (s *session) receive(m *jsonrpc.Message) (reply *jsonrpc.Message) {
 	return nil
 }
 
-// refusal says why a client's message does not reach the server.
+// A refusal says why a client's message does not reach the server: the code and the text of a
+// JSON-RPC error.
 type refusal struct {
-	code int
-	text string
+	code int    // of the JSON-RPC error
+	text string // of the JSON-RPC error, for the client
 }
 
 // checkClientMessage returns why a message must not reach the server, nil if it may.
@@ -102,11 +105,12 @@ func (f *filter) checkClientMessage(m *jsonrpc.Message, method string) *refusal 
 	return nil
 }
 
+// envelopeKeys are the keys that a JSON-RPC message may have at its top.
 var envelopeKeys = []string{"jsonrpc", "id", "method", "params", "result", "error"}
 
-// misspelledEnvelopeKey returns the key of the envelope that another key of m is equal to
-// but for upper and lower case, "" if there is none. Some readers take the one
-// for the other, so the message could mean something else to them than to us.
+// misspelledEnvelopeKey returns the JSON-RPC key ("id", "method" ...) that a key of m differs from
+// by upper and lower case only; "": there is none. Some readers take the one for the other, so the
+// message could mean something else to them than to us.
 func misspelledEnvelopeKey(m *jsonrpc.Message) string {
 	if !m.IsExtended() { // mostly so
 		return ""
@@ -124,11 +128,13 @@ func misspelledEnvelopeKey(m *jsonrpc.Message) string {
 	return ""
 }
 
+// misspelledKeyText is the text of the error for a message that has a key which differs from name, a key of
+// JSON-RPC, by upper and lower case only.
 func misspelledKeyText(name string) string {
 	return "a key of the message differs from \"" + name + "\" by upper and lower case only"
 }
 
-// clipName bounds a name that is repeated to whoever sent it.
+// clipName returns a name with 200 bytes at most, to be repeated to the client who sent it.
 func clipName(name string) string {
 	const most = 200
 	if len(name) <= most {

@@ -11,8 +11,8 @@ import (
 // Bounds of what openLists remembers. Where one is exceeded, matchesAll is set, and every response
 // is filtered from then on.
 const (
-	maxOpenLists   = 1000 // requests
-	maxListIDBytes = 256  // of the id of one request
+	maxOpenLists   = 1000 // how many requests are remembered
+	maxListIDBytes = 256  // how long the id of one of them may be
 )
 
 // openLists remembers which tools/list requests have no answer yet. Where it
@@ -21,10 +21,10 @@ const (
 // come when the client has used its id again for something else. When there
 // are too many, all answers count.
 type openLists struct {
-	mayHaveOpen atomic.Bool // openIDs has one, or matchesAll is set: mostly there is none, and nobody locks
+	mayHaveOpen atomic.Bool // false: no response needs to be looked at, and nobody takes mu. True where openIDs has one, or matchesAll is set
 	mu          sync.Mutex
-	openIDs     map[jsonrpc.ID]bool // true: cancelled
-	matchesAll  bool                // there were too many: every response may answer one
+	openIDs     map[jsonrpc.ID]bool // the ids of the requests; true: the client has cancelled it
+	matchesAll  bool                // there were too many to remember, or one with too long an id: from now on every response may answer a tools/list
 }
 
 // noteSent notes the id of a tools/list that the server gets.
@@ -58,7 +58,8 @@ func (l *openLists) noteCancelled(id jsonrpc.ID) {
 	}
 }
 
-// mayAnswerList reports whether a response with this id may answer tools/list.
+// mayAnswerList reports whether a response with this id may answer a tools/list, so that it must be
+// filtered. It forgets the request, unless that was cancelled.
 func (l *openLists) mayAnswerList(id jsonrpc.ID) bool {
 	if !l.mayHaveOpen.Load() {
 		return false
@@ -83,8 +84,8 @@ func (l *openLists) mayAnswerList(id jsonrpc.ID) bool {
 	return false
 }
 
-// hideInAnswer returns the answer to tools/list without what is hidden. Apart
-// from that every byte stays.
+// hideInAnswer returns the answer to a tools/list without the hidden tools; all other bytes stay.
+// If the answer cannot be filtered it returns an error in its place.
 func (f *filter) hideInAnswer(m jsonrpc.Message) jsonrpc.Message {
 	withheld := func(why string) jsonrpc.Message {
 		text := "the server's list of tools cannot be filtered and is withheld: " + why
@@ -106,9 +107,9 @@ func (f *filter) hideInAnswer(m jsonrpc.Message) jsonrpc.Message {
 	return m
 }
 
-// pruneResult returns a result without the hidden tools. Readers may disagree about
-// which of several equal keys counts, and some take Tools for tools, so none
-// of them shows a hidden one.
+// pruneResult returns a tools/list result without the hidden tools; changed is false if it had
+// none. Readers may disagree about which of several equal keys counts, and some take Tools for
+// tools, so none of them shows a hidden one.
 func (f *filter) pruneResult(result []byte) (kept []byte, changed bool) {
 	copied := 0
 	for m := range jsonrpc.Members(result) {
@@ -123,8 +124,8 @@ func (f *filter) pruneResult(result []byte) (kept []byte, changed bool) {
 	return append(kept, result[copied:]...), copied > 0
 }
 
-// pruneTools returns an array without the hidden tools, and whether there were
-// any. What is no array may hide anything.
+// pruneTools returns a JSON array of tools without the hidden ones; pruned is false if there were
+// none. A value that is no array, other than null, becomes an empty one.
 func (f *filter) pruneTools(array []byte) (kept []byte, pruned bool) {
 	switch array[0] {
 	case '[':

@@ -34,8 +34,8 @@ const maxNameBytes = 4 << 10
 // '*' and '?' stand for '/' too. Upper and lower case differ. Where there are rules, no tool
 // has a name of more than 4 KiB: it is neither listed nor callable, whatever they say.
 type Rules struct {
-	Allow  []string // patterns of the tools there are; none at all: every one
-	Ignore []string // patterns of tools that are hidden although Allow has them
+	Allow  []string // patterns of the tools that clients may see; none at all: they may see every one
+	Ignore []string // patterns of tools that are hidden even if they match Allow
 }
 
 // Validate returns an error that names the first bad pattern, and says what
@@ -55,10 +55,11 @@ func Wrap(d bridge.Dialer, r Rules) bridge.Dialer {
 	return &dialer{server: d, filter: f, err: err}
 }
 
+// A dialer is the Dialer that Wrap returns.
 type dialer struct {
-	server bridge.Dialer
+	server bridge.Dialer // the Dialer that is wrapped
 	filter *filter
-	err    error // why there is no filter
+	err    error // what is wrong with the Rules, so that each Dial fails; nil: nothing
 }
 
 // Dial implements bridge.Dialer.
@@ -73,15 +74,19 @@ func (d *dialer) Dial(ctx context.Context) (bridge.Conn, error) {
 	return d.filter.wrapServer(server), nil
 }
 
-// filter is Rules, ready for use by many goroutines.
-type filter struct{ allow, ignore []pattern }
-
-// pattern is a compiled pattern.
-type pattern struct {
-	prefix []byte // with which the names begin that it matches: quickly seen, and mostly enough
-	re     *regexp.Regexp
+// A filter is compiled Rules. Any number of goroutines may use it.
+type filter struct {
+	allow  []pattern // from Rules.Allow; nil: every tool is allowed
+	ignore []pattern // from Rules.Ignore
 }
 
+// A pattern is a compiled pattern of Rules.
+type pattern struct {
+	prefix []byte         // what each name that it matches begins with; looked at first, since it is quick
+	re     *regexp.Regexp // matches the whole name
+}
+
+// compile returns the filter of the rules, or an error that names the first bad pattern.
 func (r Rules) compile() (*filter, error) {
 	f := new(filter)
 	for _, list := range []struct {
@@ -99,11 +104,12 @@ func (r Rules) compile() (*filter, error) {
 	return f, nil
 }
 
-// isVisibleName reports whether clients get to know the tool of that name.
+// isVisibleName reports whether clients may see and call the tool of that name.
 func (f *filter) isVisibleName(name []byte) bool {
 	return len(name) <= maxNameBytes && !matchesAny(f.ignore, name) && (len(f.allow) == 0 || matchesAny(f.allow, name))
 }
 
+// matchesAny reports whether a tool's name matches one of the patterns.
 func matchesAny(patterns []pattern, name []byte) bool {
 	for _, p := range patterns {
 		if bytes.HasPrefix(name, p.prefix) && p.re.Match(name) {
@@ -114,13 +120,13 @@ func matchesAny(patterns []pattern, name []byte) bool {
 }
 
 var (
-	errEmpty         = errors.New("it is empty")
-	errNotUTF8       = errors.New("it is not UTF-8")
-	errEscape        = errors.New("nothing follows the last backslash")
-	errUnclosedClass = errors.New("a [ has no ] (a [ that is meant as such is written \\[)")
-	errEmptyClass    = errors.New("there is nothing between [ and ]")
-	errOpenRange     = errors.New("a - in [ ] has no character on one side (one that is meant as such is written \\-)")
-	errBackwardRange = errors.New("a range in [ ] goes backwards")
+	errEmpty         = errors.New("it is empty")                                                                        // the pattern is ""
+	errNotUTF8       = errors.New("it is not UTF-8")                                                                    // the pattern is not UTF-8
+	errEscape        = errors.New("nothing follows the last backslash")                                                 // the pattern ends with a backslash
+	errUnclosedClass = errors.New("a [ has no ] (a [ that is meant as such is written \\[)")                            // a [ in the pattern has no ]
+	errEmptyClass    = errors.New("there is nothing between [ and ]")                                                   // the pattern has [] or [^]
+	errOpenRange     = errors.New("a - in [ ] has no character on one side (one that is meant as such is written \\-)") // a - in a class has no character on one side
+	errBackwardRange = errors.New("a range in [ ] goes backwards")                                                      // a range in a class goes backwards, such as [z-a]
 )
 
 // compilePattern translates a pattern into a regular expression: path.Match itself
@@ -165,7 +171,8 @@ func compilePattern(text string) (p pattern, err error) {
 	return p, err
 }
 
-// takeCharacter takes one character, perhaps behind a backslash, off text.
+// takeCharacter takes the first character off text, which is not empty; behind a backslash, the one
+// that follows. rest is what is left.
 func takeCharacter(text string) (r rune, rest string, err error) {
 	if text[0] == '\\' {
 		if text = text[1:]; text == "" {
@@ -176,7 +183,8 @@ func takeCharacter(text string) (r rune, rest string, err error) {
 	return r, text[n:], nil
 }
 
-// translateClass translates what stands behind a [ up to its ].
+// translateClass writes a class of characters to the regular expression re. text is what stands
+// behind its [; rest is what stands behind its ].
 func translateClass(re *strings.Builder, text string) (rest string, err error) {
 	re.WriteByte('[')
 	if strings.HasPrefix(text, "^") {
@@ -210,7 +218,8 @@ func translateClass(re *strings.Builder, text string) (rest string, err error) {
 	}
 }
 
-// takeBound takes one end of a range off text.
+// takeBound takes one character of a class, which may be one end of a range, off text. rest is what
+// is left.
 func takeBound(text string) (r rune, rest string, err error) {
 	switch {
 	case text == "":

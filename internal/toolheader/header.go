@@ -49,7 +49,8 @@ func CheckHeaders(params []Param, arguments []byte, header http.Header) error {
 	return nil
 }
 
-// check compares the headers of one parameter with its value; nil: there is no value.
+// check compares the parameter's headers in a request with its argument, raw; nil: the argument is
+// missing. The error says what does not fit, for the client.
 func (p Param) check(value []byte, headers []string) error {
 	text, needsHeader := headerText(value)
 	switch {
@@ -93,14 +94,17 @@ func valueAtPath(value []byte, path []string) (found []byte, isDuplicate bool) {
 	return value, isDuplicate
 }
 
+// isAbsentOrNull reports whether a raw JSON value is missing (nil) or null.
 func isAbsentOrNull(value []byte) bool { return len(value) == 0 || value[0] == 'n' }
 
+// isNumber reports whether a raw JSON value is a number.
 func isNumber(value []byte) bool {
 	return len(value) > 0 && (value[0] == '-' || '0' <= value[0] && value[0] <= '9')
 }
 
-// headerText returns what the header of a value says, before it is encoded.
-// Values go by what they are, whatever the schema says they should be.
+// headerText returns the text that the header of an argument has, before EncodeValue; value is raw.
+// ok is false if it gets no header: it is missing, null, an object or an array. Values go by what
+// they are, whatever the schema says they should be.
 func headerText(value []byte) (text string, ok bool) {
 	switch {
 	case isAbsentOrNull(value):

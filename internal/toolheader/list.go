@@ -2,15 +2,16 @@ package toolheader
 
 import "github.com/mcp-bridge/mcp-bridge/jsonrpc"
 
-// Tool is one tool of a list.
+// A Tool is one tool of a tools/list result.
 type Tool struct {
 	Name        string
 	InputSchema []byte  // raw; nil: none. Not to be changed
-	Params      []Param // what goes as headers; nil: nothing
-	Err         error   // why the tool is to be left out (see ParseAnnotations); nil: it is not
+	Params      []Param // the annotated parameters, whose arguments go as headers too; nil: there are none
+	Err         error   // why its annotations are invalid, so that lists must leave the tool out (see ParseAnnotations); nil: they are valid
 }
 
-// Tools returns the tools in a tools/list result. What has no name is left out.
+// Tools returns the tools in a tools/list result. What has no name is left out; a tool with invalid
+// annotations is there, with its Err.
 func Tools(result []byte) []Tool {
 	var all []Tool
 	for m := range jsonrpc.Members(result) {
@@ -26,7 +27,7 @@ func Tools(result []byte) []Tool {
 	return all
 }
 
-// toolOf reads an element of the list. ok is false if it has no name.
+// toolOf reads one tool of a list, with its annotations. ok is false if it has no name.
 func toolOf(element []byte) (t Tool, ok bool) {
 	for m := range jsonrpc.Members(element) {
 		switch m.Key {
@@ -65,8 +66,8 @@ func RemoveInvalidTools(result []byte) (kept []byte, excluded map[string]error) 
 	return append(kept, result[copied:]...), excluded
 }
 
-// pruneTools returns the array without the invalid tools, which it enters into
-// excluded, and whether there were any.
+// pruneTools returns a JSON array of tools without those whose annotations are invalid; it puts
+// these into excluded, by name. pruned is false if there were none.
 func pruneTools(array []byte, excluded *map[string]error) (kept []byte, pruned bool) {
 	kept = append(make([]byte, 0, len(array)), '[')
 	first, end := 0, 1 // where the first tool begins, where the last one looked at ends

@@ -31,17 +31,17 @@ func plainNumber(number string) string {
 	return digits
 }
 
-// sameNumber reports whether two texts are JSON numbers and equal, however
-// they are written.
+// sameNumber reports whether two texts are JSON numbers of the same value, however they are
+// written. It is false if one of them is no number.
 func sameNumber(a, b string) bool {
 	digitsA, exponentA, okA := splitDecimal(a)
 	digitsB, exponentB, okB := splitDecimal(b)
 	return okA && okB && digitsA == digitsB && exponentA == exponentB
 }
 
-// splitDecimal takes a JSON number apart: it is digits times ten to the power of
-// exponent, and digits have no zero at either end; they are "" for 0. Leading
-// zeros, which JSON does not allow, do no harm.
+// splitDecimal takes a JSON number apart: it is digits (with its sign) times ten to the power of
+// exponent. digits have no zero at either end; they are "" for 0. ok is false if it is no number,
+// or its exponent is too large. Leading zeros, which JSON does not allow, do no harm.
 func splitDecimal(number string) (digits string, exponent int, ok bool) {
 	mantissa, power := number, ""
 	if i := strings.IndexAny(number, "eE"); i >= 0 {
@@ -70,6 +70,7 @@ func splitDecimal(number string) (digits string, exponent int, ok bool) {
 	return short, exponent, true
 }
 
+// allDigits reports whether s is one decimal digit or more, and nothing else.
 func allDigits(s string) bool {
 	for i := range len(s) {
 		if s[i] < '0' || s[i] > '9' {

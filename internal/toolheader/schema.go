@@ -13,23 +13,26 @@ import (
 // headerPrefix begins the name of every header that carries a parameter.
 const headerPrefix = "Mcp-Param-"
 
-// Type is the JSON Schema type of a parameter that has a header.
+// A Type is the JSON Schema type of a parameter that has an x-mcp-header annotation.
 type Type string
 
 // The types that may have one. There is no "number" among them.
 const (
-	String  Type = "string"
-	Integer Type = "integer"
-	Boolean Type = "boolean"
+	String  Type = "string"  // a parameter of this type may have an annotation
+	Integer Type = "integer" // a parameter of this type may have an annotation; one of type "number" may not
+	Boolean Type = "boolean" // a parameter of this type may have an annotation
 )
 
-// Param is one annotated parameter. It is not changed any more once it is made.
+// A Param is one parameter of a tool that has an x-mcp-header annotation. It is not changed any
+// more once it is made.
 type Param struct {
-	Header string   // canonical: "Mcp-Param-Region"
+	Header string   // the name of its header, canonical: "Mcp-Param-Region"
 	Path   []string // the keys of properties that lead to it, from the arguments on
-	Type   Type
+	Type   Type     // as its schema says; arguments of another type have a header all the same
 }
 
+// annotationKey is the keyword of a property's schema whose value is the last part of the header's
+// name.
 const annotationKey = "x-mcp-header"
 
 // ParseAnnotations returns the annotated parameters of a tool's inputSchema, in the order
@@ -59,17 +62,18 @@ const maxSchemaDepth = 64
 
 // A parser collects the annotations of one input schema.
 type parser struct {
-	params    []Param
-	seenNames map[string]bool // names in lower case
+	params    []Param         // what was found so far
+	seenNames map[string]bool // the names of headers that annotations gave so far, in lower case: a second one is an error
 }
 
-// location is where a schema stands.
+// A location is where in a tool's input schema a (sub)schema stands.
 type location struct {
-	path      []string // of properties, as far as they are reachable
-	depth     int      // how many schemas it stands in
-	reachable bool     // the way here was by properties only
+	path      []string // the names of the properties that lead there, as far as it is reachable
+	depth     int      // how many schemas enclose it
+	reachable bool     // only "properties" lead there, so an annotation may stand there
 }
 
+// String names the location for an error: "the schema", or the property by its path.
 func (at location) String() string {
 	if len(at.path) == 0 {
 		return "the schema"
@@ -77,10 +81,12 @@ func (at location) String() string {
 	return fmt.Sprintf("property %.100q", strings.Join(at.path, "."))
 }
 
-// below is the place of what stands in the schema and is no property of it.
+// below returns the location of what stands in the schema and is no property of it: one level
+// deeper, and not reachable.
 func (at location) below() location { return location{path: at.path, depth: at.depth + 1} }
 
-// readSchema reads one schema. What is no object, such as true, says nothing.
+// readSchema reads one schema, and all in it. It keeps the annotations; the error says which one is
+// invalid. What is no object, such as true, is passed over.
 func (p *parser) readSchema(schema []byte, at location) error {
 	if !mayHaveAnnotation(schema) {
 		return nil
@@ -110,7 +116,9 @@ func (p *parser) readSchema(schema []byte, at location) error {
 	return nil
 }
 
-// readKeyword looks into the value of one keyword of a schema.
+// readKeyword looks for annotations in the value of one keyword of a schema: those below
+// "properties" are kept, those elsewhere are an error. Values that are data ("const", "default")
+// are passed over.
 func (p *parser) readKeyword(m jsonrpc.Member, at location) error {
 	switch m.Key {
 	case annotationKey, "const", "enum", "default", "examples", "example":
@@ -138,8 +146,8 @@ func (p *parser) readKeyword(m jsonrpc.Member, at location) error {
 	return p.refuseAnnotations(m.Value, at.below())
 }
 
-// refuseAnnotations looks for annotations where none may be: in a schema, or in an
-// array of schemas.
+// refuseAnnotations returns an error if value, a schema or an array of schemas, has an annotation:
+// it stands where none may be.
 func (p *parser) refuseAnnotations(value []byte, at location) error {
 	if !mayHaveAnnotation(value) {
 		return nil
@@ -155,7 +163,8 @@ func (p *parser) refuseAnnotations(value []byte, at location) error {
 	return p.readSchema(value, at)
 }
 
-// addParam checks one annotation and keeps it.
+// addParam keeps the annotation of the property at a location, or returns why it is invalid. name
+// and typ are the raw values of x-mcp-header and of "type".
 func (p *parser) addParam(name, typ []byte, at location) error {
 	if !at.reachable || len(at.path) == 0 {
 		return fmt.Errorf("%s has an %s where none may be: it must be on a property that is reached through properties alone", at, annotationKey)

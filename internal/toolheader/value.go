@@ -9,8 +9,8 @@ import (
 
 // The sentinel: what stands between the two is base64.
 const (
-	sentinelStart = "=?base64?"
-	sentinelEnd   = "?="
+	sentinelStart = "=?base64?" // begins a header value that is base64
+	sentinelEnd   = "?="        // ends such a value
 )
 
 // EncodeValue returns the value of a Mcp-Name or Mcp-Param header for a text: the
@@ -24,10 +24,12 @@ func EncodeValue(value string) string {
 	return sentinelStart + base64.StdEncoding.EncodeToString([]byte(value)) + sentinelEnd
 }
 
-// EncodedEmpty means the empty text as "" does: there are servers that take an
-// empty header for a missing one.
+// EncodedEmpty is the header value of the empty text in base64. It means what "" does, and is there
+// for servers that take an empty header for a missing one.
 const EncodedEmpty = sentinelStart + sentinelEnd
 
+// needsEncoding reports whether a text cannot stand in a header as it is (see EncodeValue). It is
+// false of "".
 func needsEncoding(value string) bool {
 	if value == "" {
 		return false
@@ -36,6 +38,7 @@ func needsEncoding(value string) bool {
 		strings.HasPrefix(value, sentinelStart) && strings.HasSuffix(value, sentinelEnd)
 }
 
+// isSpace reports whether c is a space or a tab.
 func isSpace(c byte) bool { return c == ' ' || c == '\t' }
 
 // isPlainValue reports whether s has nothing but visible ASCII, space and tab.
@@ -49,8 +52,8 @@ func isPlainValue(s string) bool {
 }
 
 var (
-	errNotPlain = errors.New("it has characters that the value of a header must not have")
-	errBase64   = errors.New("what stands between the marks of base64 is no base64 of UTF-8")
+	errNotPlain = errors.New("it has characters that the value of a header must not have")    // the header has a character that is not visible ASCII, space or tab
+	errBase64   = errors.New("what stands between the marks of base64 is no base64 of UTF-8") // a value between the sentinels is no base64 of UTF-8
 )
 
 // DecodeValue returns the text that the value of a Mcp-Name or Mcp-Param header

@@ -13,10 +13,11 @@ import (
 // maxFileBytes bounds what is read of a file: more is no configuration.
 const maxFileBytes = 16 << 20
 
-// A content is what a file contains, or why that is not known.
+// A content is what was found behind a file's name: a hash of what the file contains, or why it
+// could not be read.
 type content struct {
-	sum         [sha256.Size]byte
-	readFailure string // "": it was read, and sum counts
+	sum         [sha256.Size]byte // the SHA-256 sum of the file's first 16 MiB
+	readFailure string            // "missing", "unreadable" or "no regular file"; "": it was read, and sum counts
 }
 
 // readContent returns what is behind a name now. Only a regular file is opened: a
@@ -87,12 +88,13 @@ func directoriesOf(file string) (dirs []string) {
 	return dirs
 }
 
-// splitRoot splits an absolute path into where it starts and the steps from there.
+// splitRoot splits an absolute path into its root ("/", "C:\") and the names below it.
 func splitRoot(path string) (dir string, elements []string) {
 	volume := filepath.VolumeName(path)
 	return volume + string(filepath.Separator), pathElements(path[len(volume):])
 }
 
+// pathElements returns the names in a path, from left to right, without ".".
 func pathElements(path string) []string {
 	all := strings.FieldsFunc(path, func(r rune) bool { return r < 0x80 && os.IsPathSeparator(uint8(r)) })
 	kept := all[:0]

@@ -11,10 +11,11 @@ import (
 )
 
 const (
-	// settleTime is how long nothing must happen before the files are looked at:
-	// programs write in several steps.
+	// settleTime is how long nothing must happen after a change until the files are read: programs
+	// write in several steps.
 	settleTime = 200 * time.Millisecond
-	// maxSettleTime bounds that wait in a directory that is never quiet.
+	// maxSettleTime is how long after the first sign of a change the files are read at the latest,
+	// also in a directory that is never quiet.
 	maxSettleTime = 2 * time.Second
 	// pollInterval is how long the system may report no change until the files
 	// are read all the same. Network and some virtual file systems report none,
@@ -47,6 +48,8 @@ func Files(ctx context.Context, files func() []string, changed func()) {
 	run(ctx, &watcher{notify: notify, pollInterval: pollInterval}, files, changed)
 }
 
+// run calls changed whenever w finds that the content of one of files has changed, as Files does, until ctx
+// is done.
 func run(ctx context.Context, w *watcher, files func() []string, changed func()) {
 	w.recordNew(files())
 	for w.wait(ctx) {
@@ -60,10 +63,10 @@ func run(ctx context.Context, w *watcher, files func() []string, changed func())
 // A watcher remembers what a set of files contained. It belongs to one
 // goroutine.
 type watcher struct {
-	notify       *fsnotify.Watcher // nil: polling only
-	pollInterval time.Duration
-	lastContents map[string]content
-	recheckSoon  bool // something may have happened unnoticed: look soon
+	notify       *fsnotify.Watcher  // nil: polling only
+	pollInterval time.Duration      // how often the files are read though nothing was reported
+	lastContents map[string]content // by file name: what the file contained when it was last read
+	recheckSoon  bool               // something may have happened unnoticed: wait does not wait for an event, only for settleTime
 }
 
 // wait returns true when it is time to look, false when ctx is done.
@@ -121,8 +124,9 @@ func (w *watcher) recordNew(files []string) {
 	}
 }
 
-// checkChanged reads the files and reports whether one that was known before has other
-// content. The directories are watched first, so that no change falls between.
+// checkChanged reads the files, remembers what they contain, and reports whether one that was known
+// before has other content; a file that is new in the set is no change. The directories are watched
+// first, so that no change falls between.
 func (w *watcher) checkChanged(files []string) (changed bool) {
 	w.watchDirectories(files)
 	now := make(map[string]content, len(files))
@@ -136,8 +140,8 @@ func (w *watcher) checkChanged(files []string) (changed bool) {
 	return changed
 }
 
-// watchDirectories watches the directories on which files depend, and no others. A failure
-// leaves the polling.
+// watchDirectories watches the directories on which files depend (directoriesOf), and no others.
+// One that cannot be watched is left to the polling.
 func (w *watcher) watchDirectories(files []string) {
 	if w.notify == nil {
 		return
