@@ -7,5 +7,5 @@
 // answered in the recording.
 //
 // A recording may come from anywhere: nothing in it is trusted. What it holds is bounded when
-// it is loaded, and Show escapes what is printed.
+// it is loaded, and what is printed of it is escaped.
 package replay

@@ -13,23 +13,23 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// volatileMeta are the members of params._meta and result._meta that belong to one exchange alone. They are neither
-// compared nor matched.
+// volatileMeta are the keys in params._meta and result._meta that belong to one exchange alone: Play does not compare their
+// values, and a Fake finds requests without regard to them.
 var volatileMeta = []string{
 	"progressToken", era.KeyVersion, era.KeyClientInfo, era.KeyCapabilities, era.KeyLogLevel, era.KeySubscription,
 	"clientInfo", "clientCapabilities", "traceparent", "tracestate", "baggage",
 }
 
-// maxDecodedValues is how many values a value may have inside to be decoded: each takes 50 bytes and more.
+// maxDecodedValues is how many values a JSON value may have inside to be decoded: each takes 50 bytes of memory and more.
 const maxDecodedValues = 1 << 20
 
-// isHuge reports whether a raw JSON value may have more values inside than are decoded.
+// isHuge reports whether a JSON value may have more than maxDecodedValues values inside.
 func isHuge(raw []byte) bool {
 	return len(raw) > maxDecodedValues && bytes.Count(raw, []byte(","))+bytes.Count(raw, []byte("["))+bytes.Count(raw, []byte("{")) > maxDecodedValues
 }
 
-// decode returns a raw JSON value with its numbers as they are spelled; nil: raw is nil. A huge value becomes
-// its text without _meta, so it equals only what is spelled alike.
+// decode returns a JSON value decoded, with numbers as json.Number; nil: raw is nil. A huge value becomes a string, its text
+// without _meta, so it equals only what is spelled alike.
 func decode(raw []byte) any {
 	if raw == nil {
 		return nil
@@ -46,8 +46,8 @@ func decode(raw []byte) any {
 	return v
 }
 
-// paramsOf returns the decoded params of a request or notification, without volatileMeta and without the ids in
-// progress and cancellations. Absent params are an empty object.
+// paramsOf returns the params of a request or notification, decoded, without volatileMeta, and without the token or id that
+// names the request in progress and cancellations. Absent params are an empty object.
 func paramsOf(m *jsonrpc.Message) any {
 	v := decode(m.Params())
 	if v == nil {
@@ -77,7 +77,7 @@ func answerOf(m *jsonrpc.Message) map[string]any {
 	return map[string]any{"result": v}
 }
 
-// dropVolatile takes volatileMeta out of _meta of an object, and _meta itself if nothing stays.
+// dropVolatile takes the keys volatileMeta out of the member _meta of o, and _meta itself if nothing is left in it.
 func dropVolatile(o map[string]any) {
 	meta, ok := o["_meta"].(map[string]any)
 	if !ok {
@@ -91,8 +91,8 @@ func dropVolatile(o map[string]any) {
 	}
 }
 
-// appendCanonical appends a text that is the same for equal values: the order of members and the
-// spelling of numbers do not matter.
+// appendCanonical appends a text that is the same for equal decoded values: the order of members and the spelling of numbers do
+// not matter.
 func appendCanonical(dst []byte, v any) []byte {
 	switch v := v.(type) {
 	case map[string]any:
@@ -142,15 +142,15 @@ func plainNumber(text string) string {
 	return sign + short + "e" + strconv.FormatInt(power, 10)
 }
 
-// A path leads to a value in a message. The zero path is its top.
+// A path leads from the top of a message to a value in it, link by link. The zero path is the top.
 type path struct {
-	parent    *path  // nil: this is the top
-	key       string // of a member
-	index     int    // of an element
-	isElement bool   // of an array; otherwise a member
+	parent    *path  // path of the object or array around the value; nil: this is the top
+	key       string // of a member: its key
+	index     int    // of an element of an array: its index
+	isElement bool   // it is an element of an array; otherwise a member of an object
 }
 
-// elements returns the keys and indexes from the top; an index as "[7]".
+// elements returns the keys and indexes on the way from the top, an index as "[7]".
 func (p *path) elements() (all []string) {
 	for ; p.parent != nil; p = p.parent {
 		switch {
@@ -166,7 +166,7 @@ func (p *path) elements() (all []string) {
 	return all
 }
 
-// pathText writes elements as result.content[0].text.
+// pathText returns keys and indexes as one text, such as "result.content[0].text".
 func pathText(elements []string) string {
 	var b strings.Builder
 	for _, e := range elements {
@@ -185,22 +185,24 @@ func pathText(elements []string) string {
 	return b.String()
 }
 
-// isWord reports whether a key can stand in a path without quotes.
+// isWord reports whether a key can stand in the text of a path without brackets and quotes.
 func isWord(s string) bool {
 	return s != "" && len(s) < 100 && !strings.ContainsFunc(s, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' || r == '$')
 	})
 }
 
-// A change is a difference between two values at a path. One of the two may be absent.
+// A change is a difference at one place between a recorded message and one of this run. One of the two may have no value there.
 type change struct {
-	path               []string
-	oldValue, newValue any  // recorded, and of this run
-	hasOld, hasNew     bool // whether there is a value in the recording, and in this run
+	path     []string // keys and indexes, as of path.elements
+	oldValue any      // the value in the recording, decoded
+	newValue any      // the value in this run, decoded
+	hasOld   bool     // there is a value in the recording
+	hasNew   bool     // there is a value in this run
 }
 
-// findChanges calls yield for each difference between two decoded values, in the order of the
-// keys, until yield returns false. Then findChanges returns false, too.
+// findChanges calls yield for each difference between two decoded values, want (recorded) and got (of this run) at the path at,
+// in the order of the keys, until yield returns false. It returns false if yield has.
 func findChanges(at *path, want, got any, yield func(change) bool) bool {
 	switch w := want.(type) {
 	case map[string]any:
@@ -227,7 +229,7 @@ func findChanges(at *path, want, got any, yield func(change) bool) bool {
 	return yield(change{at.elements(), want, got, true, true})
 }
 
-// memberChanges is findChanges for two objects.
+// memberChanges does what findChanges does for two objects.
 func memberChanges(at *path, want, got map[string]any, yield func(change) bool) bool {
 	keys := slices.Collect(maps.Keys(want))
 	for key := range got {
@@ -252,8 +254,8 @@ func memberChanges(at *path, want, got map[string]any, yield func(change) bool) 
 	return true
 }
 
-// elementChanges is findChanges for two arrays. It compares elements with the same index. If the lengths differ, it leaves out equal
-// elements at both ends, so that one element that is new or gone is told as such.
+// elementChanges does what findChanges does for two arrays. It compares elements with the same index. If the lengths differ, it
+// leaves out equal elements at both ends, so that one element that is new or gone is told as such.
 func elementChanges(at *path, want, got []any, yield func(change) bool) bool {
 	head, tail := 0, 0
 	if len(want) != len(got) && at.depth() <= maxAligned {
@@ -285,10 +287,11 @@ func elementChanges(at *path, want, got []any, yield func(change) bool) bool {
 	return true
 }
 
-// maxAligned is the depth up to which elementChanges leaves out equal ends: at each level that costs another comparison of all below.
+// maxAligned is the depth of a path up to which elementChanges leaves out equal ends of arrays: at each level that costs
+// another comparison of all below.
 const maxAligned = 16
 
-// depth returns how many elements a path has.
+// depth returns how many keys and indexes lead from the top to the value.
 func (p *path) depth() (n int) {
 	for ; p.parent != nil; p = p.parent {
 		n++
@@ -296,7 +299,7 @@ func (p *path) depth() (n int) {
 	return n
 }
 
-// isEqual reports whether two values have no difference. It looks at each part once.
+// isEqual reports whether two decoded values have no difference. It looks at each part once.
 func isEqual(want, got any) bool {
 	switch w := want.(type) {
 	case map[string]any:

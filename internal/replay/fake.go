@@ -18,18 +18,18 @@ import (
 // recording (volatileMeta does not count): each time as the next of these, and then as the last one
 // again. What the server has said before and after the answer comes before and after it.
 type Fake struct {
-	recording     *Recording
-	scripts       []*script            // in the order of the recording
-	calls         map[string][]*script // of requests, by requestKey, in order
-	notifications map[string][]*script // of notifications, by method, in order
+	recording     *Recording           // what it answers with
+	scripts       []*script            // all scripts of the recording, in its order
+	calls         map[string][]*script // the scripts of requests, by requestKey, in the order of the recording
+	notifications map[string][]*script // the scripts of notifications, by method, in the order of the recording
 
-	mu           sync.Mutex
-	askedScripts map[*script]bool // the requests that any client has asked
-	missTexts    []string         // see Usage.Misses
-	missCount    int              // see Usage.MissCount
+	mu           sync.Mutex       // guards what follows
+	askedScripts map[*script]bool // the scripts of requests that any client has made so far
+	missTexts    []string         // the first of missCount, for Usage.Misses
+	missCount    int              // how many requests of clients were not in the recording
 }
 
-// NewFake returns the server of a recording.
+// NewFake returns a Fake that takes the part of the server of a recording.
 func NewFake(rec *Recording) *Fake {
 	f := &Fake{recording: rec, scripts: splitScripts(rec), calls: map[string][]*script{}, notifications: map[string][]*script{}, askedScripts: map[*script]bool{}}
 	for _, s := range f.scripts {
@@ -43,7 +43,8 @@ func NewFake(rec *Recording) *Fake {
 	return f
 }
 
-// requestKey is matchKey of a request of a client; but all initialize have the same key, whoever the client is.
+// requestKey returns a key that is the same for requests of clients that a Fake answers alike: equal ones (see matchKey), and
+// all initialize, whoever the client is.
 func requestKey(m *jsonrpc.Message) string {
 	if m.Method() == "initialize" {
 		return "initialize"
@@ -51,19 +52,19 @@ func requestKey(m *jsonrpc.Message) string {
 	return matchKey(m)
 }
 
-// Usage says which requests of a recording were asked, and which others were. Its texts can be printed.
+// Usage says which requests of a recording clients of a Fake have made so far, and how many others. Its texts can be printed.
 type Usage struct {
-	Requests  int      // requests in the recording
-	Asked     int      // how many of these any client has asked
-	Unasked   []string // those that none has asked, the first few
-	MissCount int      // requests of clients that are not in the recording
-	Misses    []string // the first few of these
+	Requests  int      // how many requests the recording has
+	Asked     int      // how many of Requests any client has made
+	Unasked   []string // which of Requests no client has made, the first few
+	MissCount int      // how many requests of clients are not in the recording
+	Misses    []string // descriptions of the first few requests of MissCount
 }
 
-// maxListedTexts is how many texts Unasked and Misses have.
+// maxListedTexts is how many texts Usage.Unasked, and how many Usage.Misses, has at most.
 const maxListedTexts = 20
 
-// Usage returns what was used up to now.
+// Usage returns which requests clients have made up to now.
 func (f *Fake) Usage() Usage {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -82,8 +83,8 @@ func (f *Fake) Usage() Usage {
 	return u
 }
 
-// ServeConn implements bridge.Handler. It returns when the client has sent its last message. Calls that wait for an answer of the
-// client are given up then.
+// ServeConn answers one client until it has sent its last message; it implements bridge.Handler. Calls that wait for an answer
+// of the client are given up then.
 func (f *Fake) ServeConn(ctx context.Context, client bridge.Conn) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -100,31 +101,36 @@ func (f *Fake) ServeConn(ctx context.Context, client bridge.Conn) error {
 	return err
 }
 
-// maxRunningScripts is how many calls that ask the client something may be in progress at a time.
+// maxRunningScripts is how many calls of one client, of those that ask the client something, may be in progress at a time; more
+// are refused.
 const maxRunningScripts = 256
 
 // session is one client of a Fake.
 type session struct {
-	fake *Fake
-	conn bridge.Conn
-	ctx  context.Context
-	wg   sync.WaitGroup // goroutines of scripts that wait for answers of the client
+	fake *Fake           // the Fake that serves the client
+	conn bridge.Conn     // the client
+	ctx  context.Context // done when the client has sent its last message, or ctx of ServeConn is
+	wg   sync.WaitGroup  // counts the goroutines of scripts that wait for answers of the client
 
-	// Only the Sink of Receive uses these.
-	timesAsked        map[string]int   // by requestKey: how often the client has asked that
-	usedNotifications map[*script]bool // scripts of notifications that were played
+	timesAsked        map[string]int   // by requestKey: how often the client has asked that; used by fromClientSink alone
+	usedNotifications map[*script]bool // scripts of notifications that were played for the client; used by fromClientSink alone
 
-	mu             sync.Mutex
-	lastID         int64                             // of our requests to the client
-	runningCalls   map[jsonrpc.ID]context.CancelFunc // by the client's id: calls that ask the client something
-	awaitedAnswers map[jsonrpc.ID]chan<- struct{}    // by the id of our request: closed when the client has answered
+	mu             sync.Mutex                        // guards what follows
+	lastID         int64                             // the last id of a request to the client
+	runningCalls   map[jsonrpc.ID]context.CancelFunc // by the client's id: cancels a call in progress that asks the client something
+	awaitedAnswers map[jsonrpc.ID]chan<- struct{}    // by the id of a request to the client: closed when the client has answered
 }
 
-// fromClientSink is the Sink of what the client of a session says. It takes nothing at once.
-type fromClientSink struct{ s *session }
+// fromClientSink takes what the client of a session says. It is a bridge.Sink that takes nothing at once, so all comes by Send.
+type fromClientSink struct {
+	s *session // whose messages it takes
+}
 
+// TrySend takes nothing: Send may have to wait for the client.
 func (fromClientSink) TrySend(jsonrpc.Message) bool { return false }
 
+// Send handles a message of the client: it plays what the recording has for a request or notification, and hands an answer to
+// the script that waits for it.
 func (i fromClientSink) Send(_ context.Context, m jsonrpc.Message) error {
 	switch s := i.s; m.Kind() {
 	case jsonrpc.Request:
@@ -143,7 +149,8 @@ func (i fromClientSink) Send(_ context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// handleNotification plays what the server has said to an equal notification that was not played yet, or else to another one of that method.
+// handleNotification plays the script of an equal notification that was not played yet, or else of another one of that method;
+// none: it does nothing. notifications/cancelled ends the script of the request.
 func (s *session) handleNotification(m jsonrpc.Message) error {
 	if m.Method() == "notifications/cancelled" {
 		s.mu.Lock()
@@ -174,7 +181,8 @@ func (s *session) handleNotification(m jsonrpc.Message) error {
 	return s.playScript(found, m)
 }
 
-// handleRequest answers a request of the client.
+// handleRequest plays the script of an equal request in the recording; if there is none, it sends the answer of
+// answerUnrecorded.
 func (s *session) handleRequest(m jsonrpc.Message) error {
 	key := requestKey(&m)
 	all := s.fake.calls[key]
@@ -189,8 +197,8 @@ func (s *session) handleRequest(m jsonrpc.Message) error {
 	return s.playScript(found, m)
 }
 
-// playScript says what the server has said to a message. A script that waits for the client gets a
-// goroutine of its own, because the client's answers come through the caller of playScript.
+// playScript plays found for m, a message of the client. A script that waits for the client gets a goroutine of its own,
+// because the client's answers come through the caller of playScript.
 func (s *session) playScript(found *script, m jsonrpc.Message) error {
 	r := &scriptRun{session: s, script: found, trigger: m}
 	if !found.waits() {
@@ -225,7 +233,8 @@ func (s *session) playScript(found *script, m jsonrpc.Message) error {
 	return nil
 }
 
-// answerUnrecorded answers a request that is not in the recording.
+// answerUnrecorded returns the answer to a request that is not in the recording: a result for ping and the like, else an error,
+// which counts as a miss unless it only says of which era the server is.
 func (f *Fake) answerUnrecorded(m *jsonrpc.Message) jsonrpc.Message {
 	method := m.Method()
 	switch {
@@ -245,8 +254,8 @@ func (f *Fake) answerUnrecorded(m *jsonrpc.Message) jsonrpc.Message {
 	return jsonrpc.NewError(m.ID(), code, text, nil)
 }
 
-// discoverResult returns the result of server/discover for a recording in which nobody has asked that. It has the
-// capabilities that the recorded methods need, and the server's name as other results tell it.
+// discoverResult returns the result of server/discover for a recording in which the client has not made that request. It has
+// the capabilities that the recorded methods need, and the server's name as other results tell it.
 func (f *Fake) discoverResult() []byte {
 	capabilities := []byte(`{"logging":{}}`)
 	for _, method := range f.recording.methods() {

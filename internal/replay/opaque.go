@@ -2,9 +2,8 @@ package replay
 
 import "github.com/mcp-bridge/mcp-bridge/jsonrpc"
 
-// opaqueFields are texts that a server makes up and its client only hands back: cursors, states, ids of tasks. In a
-// replay the client hands back what the server says now. That this is another text than in the recording is no
-// difference.
+// opaqueFields are where texts stand that a server makes up and its client only hands back: cursors, states, ids of tasks. Play
+// hands back what the server says now, and does not report that this is another text than in the recording.
 var opaqueFields = []struct {
 	resultPath []string // where it stands in a result
 	param      string   // where it comes back, in params
@@ -15,7 +14,8 @@ var opaqueFields = []struct {
 	{[]string{"task", "taskId"}, "taskId"},
 }
 
-// learnOpaque notes which opaque texts the answer to a call has in place of the recorded ones. It is called with mu held.
+// learnOpaque adds the opaque texts in the answer to a call to newOpaqueTexts, by the texts that the recorded answer has in
+// their place. It is called with mu held.
 func (p *player) learnOpaque(c *call) {
 	if c.request.answer == nil {
 		return
@@ -30,8 +30,8 @@ func (p *player) learnOpaque(c *call) {
 	}
 }
 
-// replaceOpaque returns a message of the client with the opaque texts that the server says now in place of the
-// recorded ones. It is called with mu held.
+// replaceOpaque returns a recorded message of the client in which opaque texts are replaced by those that the server has said
+// in this run. It is called with mu held.
 func (p *player) replaceOpaque(m jsonrpc.Message) jsonrpc.Message {
 	for _, o := range opaqueFields {
 		was, ok := jsonrpc.Text(m.Lookup("params", o.param))
@@ -42,7 +42,8 @@ func (p *player) replaceOpaque(m jsonrpc.Message) jsonrpc.Message {
 	return m
 }
 
-// alignOpaque gives the answer got the recorded opaque text wherever want has one, too.
+// alignOpaque puts the opaque texts of want, a recorded answer, into got, the answer of this run, where both have one: so they
+// do not count as a difference.
 func alignOpaque(want, got map[string]any) {
 	for _, o := range opaqueFields {
 		w, i := objectAt(want["result"], o.resultPath[:len(o.resultPath)-1]), objectAt(got["result"], o.resultPath[:len(o.resultPath)-1])
@@ -54,7 +55,7 @@ func alignOpaque(want, got map[string]any) {
 	}
 }
 
-// objectAt returns the object at a path; nil: there is none.
+// objectAt returns the object at a path of keys below v, a decoded value; nil: there is none.
 func objectAt(v any, path []string) map[string]any {
 	o, _ := v.(map[string]any)
 	for _, key := range path {

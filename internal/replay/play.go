@@ -15,7 +15,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// DefaultWait is how much longer than in the recording Play waits for the server.
+// DefaultWait is how much longer than in the recording Play waits for the server, unless PlayOptions.Wait says otherwise.
 const DefaultWait = 10 * time.Second
 
 // PlayOptions tune Play. The zero value works.
@@ -28,7 +28,7 @@ type PlayOptions struct {
 	// that the server has said before it has arrived, or is missing.
 	KeepPauses bool
 
-	// Ignore are the differences that are not reported.
+	// Ignore says which differences are not reported.
 	Ignore Ignored
 }
 
@@ -67,65 +67,65 @@ func Play(ctx context.Context, conn bridge.Conn, rec *Recording, o PlayOptions) 
 	return p.report()
 }
 
-// A messageGroup is the messages of a server that can stand for one another.
+// A messageGroup stands for the requests or notifications of a server that can stand for one another: a map key.
 type messageGroup struct {
-	kind       jsonrpc.Kind // Request or Notification
-	method     string
-	progressOf *recordedMessage // the client's request whose progress it is; nil: none
+	kind       jsonrpc.Kind     // jsonrpc.Request or jsonrpc.Notification
+	method     string           // the method that all of them have
+	progressOf *recordedMessage // of progress: the client's request that it is about; nil: it is no progress, or of no known request
 }
 
 // arrivals are the messages of a group, in the recording and in this run.
 type arrivals struct {
-	recorded      []*recordedMessage
-	arrived       []*arrival
-	expectedCount int // how many must have come before the next message of the client
-	missedCount   int // how many of these have not come in time
+	recorded      []*recordedMessage // those of the recording, in its order
+	arrived       []*arrival         // those that have come in this run, in their order
+	expectedCount int                // how many must have come, or be given up, before the next message of the client is sent
+	missedCount   int                // how many of expectedCount were given up, because they have not come in time
 }
 
-// An arrival is a request or notification of the server.
+// An arrival is a request or notification that the server has sent in this run.
 type arrival struct {
-	m         jsonrpc.Message
-	afterLine int              // the line of the client's message that was sent last
-	key       string           // see matchKey
-	recorded  *recordedMessage // of a request: the recorded one that it stands for; nil: none so far
+	m         jsonrpc.Message  // the message itself
+	afterLine int              // line in the trace of the client's message that was sent last before it came; 0: none was
+	key       string           // matchKey of m
+	recorded  *recordedMessage // of a request: the recorded request in whose place it has come; nil: none so far
 
-	hasNoAnswer bool // the recording has no answer to it
+	hasNoAnswer bool // it is a request to which the recording has no answer
 }
 
-// A call is a request of the recording's client, as it was sent.
+// A call is a request of the recorded client that was sent in this run.
 type call struct {
-	request *recordedMessage
-	answer  jsonrpc.Message // of kind Invalid: none has come
-	missed  bool            // the answer has not come in time
+	request *recordedMessage // the request as it was recorded
+	answer  jsonrpc.Message  // the response of this run; of kind jsonrpc.Invalid: none has come
+	missed  bool             // the answer was given up, because it has not come in time
 }
 
-// player is one run of Play. The goroutine of Play sends, that of Receive takes what comes.
+// player is one run of Play. The goroutine of Play sends; that of Conn.Receive takes what comes.
 type player struct {
 	PlayOptions
-	conn      bridge.Conn
-	recording *Recording
-	wakeup    chan struct{} // holds one element when something has come
+	conn      bridge.Conn   // the server
+	recording *Recording    // what is played
+	wakeup    chan struct{} // holds one element when something has come, for await and pause
 
 	mu                 sync.Mutex                      // guards the rest; not held while sending
 	receiveErr         error                           // why nothing more is received; nil: Receive goes on
-	lastID             int64                           // of the ids and tokens of this run
-	lastLine           int                             // line of the client's message that was sent last
-	callsByID          map[jsonrpc.ID]*call            // those without an answer, by the id of this run
-	callsByRequest     map[*recordedMessage]*call      // all that were sent
-	requestsByToken    map[jsonrpc.ID]*recordedMessage // by the progress token of this run
-	groups             map[messageGroup]*arrivals
-	arrivalsByRequest  map[*recordedMessage]*arrival // by recorded request of the server: the request that has come in its place; findServerRequest fills it
-	pendingReplies     []jsonrpc.Message             // that are to be sent: to pings, and to requests that the recording has no answer to
-	unansweredArrivals []*arrival                    // the first requests that the recording has no answer to
-	strayResponses     []string                      // descriptions of the first responses that answer nothing
-	newOpaqueTexts     map[string]string             // cursors and the like: what the server says now, by param and recorded text
-	sentCount          int                           // messages of the client that were sent
-	extraCount         int                           // requests and notifications of the server that the recording does not have
-	unaskedCount       int                           // extraCount, and the server's pings and responses that answer nothing
-	unsentCount        int                           // messages of the client that were not sent, because the server has ended
+	lastID             int64                           // the number in the last id or token that newID has made
+	lastLine           int                             // line in the trace of the client's message that was sent last; 0: none was
+	callsByID          map[jsonrpc.ID]*call            // the calls that have no answer so far, by the id of this run
+	callsByRequest     map[*recordedMessage]*call      // all calls that were sent, by the recorded request
+	requestsByToken    map[jsonrpc.ID]*recordedMessage // recorded requests of the client, by the progress token of this run
+	groups             map[messageGroup]*arrivals      // requests and notifications of the server, recorded and of this run
+	arrivalsByRequest  map[*recordedMessage]*arrival   // by recorded request of the server: the request of this run that stands for it; findServerRequest fills it
+	pendingReplies     []jsonrpc.Message               // replies that are to be sent: to pings, and to requests that the recording has no answer to
+	unansweredArrivals []*arrival                      // the first maxExtraMessages requests of the server that the recording has no answer to
+	strayResponses     []string                        // descriptions of the first maxExtraMessages responses that answer no request
+	newOpaqueTexts     map[string]string               // texts such as cursors that the server has said in this run, by param (see opaqueFields), a space and the recorded text
+	sentCount          int                             // how many messages of the client were sent
+	extraCount         int                             // how many requests and notifications of the server the recording does not have
+	unaskedCount       int                             // how many messages of the server, of all kinds, the recording does not have: extraCount, pings, and responses that answer nothing
+	unsentCount        int                             // how many messages of the client were not sent, because the server had ended
 }
 
-// collectRecorded sets recorded of each group.
+// collectRecorded puts the recorded requests and notifications of the server into groups.
 func (p *player) collectRecorded() {
 	for _, i := range p.recording.messages {
 		if !i.fromClient && i.m.Kind() != jsonrpc.Response {
@@ -135,7 +135,7 @@ func (p *player) collectRecorded() {
 	}
 }
 
-// progressRequest returns the request of which a recorded message is the progress; nil: it is no progress, or of none that is known.
+// progressRequest returns the request whose progress i tells; nil: i is no progress, or of no known request.
 func progressRequest(i *recordedMessage) *recordedMessage {
 	if i.m.Method() != "notifications/progress" {
 		return nil
@@ -143,12 +143,13 @@ func progressRequest(i *recordedMessage) *recordedMessage {
 	return i.request
 }
 
-// groupOf returns the group of a message. about is the request whose progress it is; nil: none.
+// groupOf returns the messageGroup of a request or notification of the server. about is the client's request if it is progress;
+// nil: none.
 func groupOf(m *jsonrpc.Message, about *recordedMessage) messageGroup {
 	return messageGroup{m.Kind(), m.Method(), about}
 }
 
-// arrivalsOf returns the arrivals of the group of a message, which it adds if need be.
+// arrivalsOf returns the arrivals of the group of m, and adds the group if there is none. about is as in groupOf.
 func (p *player) arrivalsOf(m *jsonrpc.Message, about *recordedMessage) *arrivals {
 	g := groupOf(m, about)
 	if p.groups[g] == nil {
@@ -157,7 +158,8 @@ func (p *player) arrivalsOf(m *jsonrpc.Message, about *recordedMessage) *arrival
 	return p.groups[g]
 }
 
-// play sends the client's messages, each when what the server has said before it has come or is missing.
+// play sends the client's messages, each once what the server has said before it in the recording has come, or was given up.
+// The error is that of ctx.
 func (p *player) play(ctx context.Context) error {
 	began := time.Now()
 	var lastSent, firstTime time.Time // of the client's last message, of the first
@@ -197,7 +199,7 @@ func (p *player) play(ctx context.Context) error {
 	return err
 }
 
-// countUnsent counts the client's messages in items, which are not sent any more.
+// countUnsent adds the client's messages in items, which are not sent any more, to unsentCount.
 func (p *player) countUnsent(items []*recordedMessage) {
 	for _, i := range items {
 		if i.fromClient {
@@ -206,7 +208,7 @@ func (p *player) countUnsent(items []*recordedMessage) {
 	}
 }
 
-// pause waits until a time, and replies to what comes meanwhile.
+// pause waits until a time, and meanwhile sends replies that the server needs. The error is that of ctx.
 func (p *player) pause(ctx context.Context, until time.Time) error {
 	t := time.NewTimer(time.Until(until))
 	defer t.Stop()
@@ -224,8 +226,8 @@ func (p *player) pause(ctx context.Context, until time.Time) error {
 	}
 }
 
-// expectMessage returns two functions: one that reports whether a message of the server has come or was given up, and one that gives
-// it up. Both are called with mu held.
+// expectMessage returns two functions for i, a recorded message of the server: hasArrived reports whether one for it has come
+// or was given up, and giveUp gives it up. Both are called with mu held.
 func (p *player) expectMessage(i *recordedMessage) (hasArrived func() bool, giveUp func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -246,11 +248,13 @@ func (p *player) expectMessage(i *recordedMessage) (hasArrived func() bool, give
 		func() { a.missedCount = max(a.missedCount, due-len(a.arrived)) }
 }
 
-// maxBelievedDuration is the longest time that Play believes something took in the recording: its times may be made up.
+// maxBelievedDuration is the longest time that Play believes the server took for something in the recording: its times may be
+// made up.
 const maxBelievedDuration = 24 * time.Hour
 
-// await waits until all of arrivedChecks are true, for recordedWait, which that took in the recording, and Wait
-// more. Then it gives up what has not come. serverEnded: nothing more will come. The error is that of ctx.
+// await waits until all of arrivedChecks are true: for recordedWait, which is how long that took in the recording, and Wait
+// more. Then it calls those of giveUps, which has one for each check, whose checks are false. serverEnded: nothing more will
+// come. The error is that of ctx.
 func (p *player) await(ctx context.Context, arrivedChecks []func() bool, giveUps []func(), recordedWait time.Duration) (serverEnded bool, err error) {
 	t := time.NewTimer(min(max(recordedWait, 0), maxBelievedDuration) + p.Wait)
 	defer t.Stop()
@@ -284,7 +288,7 @@ func (p *player) await(ctx context.Context, arrivedChecks []func() bool, giveUps
 	}
 }
 
-// sendReplies sends pendingReplies.
+// sendReplies sends pendingReplies, unless the server has ended. The error is that of the Conn.
 func (p *player) sendReplies(ctx context.Context) error {
 	for {
 		p.mu.Lock()
@@ -301,7 +305,7 @@ func (p *player) sendReplies(ctx context.Context) error {
 	}
 }
 
-// wake makes await or pause look again.
+// wake has await or pause look at what has come.
 func (p *player) wake() {
 	select {
 	case p.wakeup <- struct{}{}:
@@ -309,7 +313,8 @@ func (p *player) wake() {
 	}
 }
 
-// send sends a message of the client. It leaves out a message about a request that has not come, or was not sent.
+// send sends a recorded message of the client. It leaves out a message about a request that in this run has not come, or was
+// not sent.
 func (p *player) send(ctx context.Context, i *recordedMessage) error {
 	m, ok := p.withNewIDs(i)
 	if !ok {
@@ -324,8 +329,8 @@ func (p *player) send(ctx context.Context, i *recordedMessage) error {
 	return nil
 }
 
-// withNewIDs returns a message of the client with the ids, tokens and cursors of this run; false: it is about a request that has not come,
-// or was not sent.
+// withNewIDs returns a recorded message of the client with the ids, tokens and opaque texts of this run, and keeps a request as
+// a call; false: the message is about a request that in this run has not come, or was not sent.
 func (p *player) withNewIDs(i *recordedMessage) (m jsonrpc.Message, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -370,7 +375,8 @@ func (p *player) withNewIDs(i *recordedMessage) (m jsonrpc.Message, ok bool) {
 	return p.replaceOpaque(m), true
 }
 
-// newID returns an id or token that was not used yet, of the JSON type of like. It is called with mu held.
+// newID returns an id or progress token that was not used yet in this run, a string if like is one, else a number. It is called
+// with mu held.
 func (p *player) newID(like jsonrpc.ID) jsonrpc.ID {
 	p.lastID++
 	if like.String()[0] == '"' {
@@ -379,8 +385,8 @@ func (p *player) newID(like jsonrpc.ID) jsonrpc.ID {
 	return jsonrpc.IntID(p.lastID)
 }
 
-// findServerRequest returns the request that came for a recorded one of the server: an equal one, or else the
-// first that stands for no other; nil: none came. It is called with mu held.
+// findServerRequest returns the request of this run that stands for a recorded request of the server: an equal one, or else the
+// first that stands for no other; nil: none has come. It is called with mu held.
 func (p *player) findServerRequest(recorded *recordedMessage) *arrival {
 	if q := p.arrivalsByRequest[recorded]; q != nil {
 		return q
@@ -406,36 +412,41 @@ func (p *player) findServerRequest(recorded *recordedMessage) *arrival {
 	return first
 }
 
-// matchKey returns a short text that is the same for equal requests and notifications.
+// matchKey returns a hash that is the same for requests and notifications with the same method and equal params (see paramsOf).
 func matchKey(m *jsonrpc.Message) string {
 	sum := sha256.Sum256(appendCanonical(append([]byte(m.Method()), ' '), paramsOf(m)))
 	return string(sum[:])
 }
 
-// playerSink is the Sink of what the server says. It never waits.
+// playerSink takes what the server says, for a player. It is a bridge.Sink that never waits.
 type playerSink struct{ *player }
 
+// TrySend takes a message of the server, always.
 func (s playerSink) TrySend(m jsonrpc.Message) bool {
 	s.takeMessage(m)
 	s.wake()
 	return true
 }
 
+// Send takes a message of the server, as TrySend does.
 func (s playerSink) Send(_ context.Context, m jsonrpc.Message) error {
 	s.TrySend(m)
 	return nil
 }
 
-// maxExtraMessages is how many messages that the recording does not have are kept, of each kind.
+// maxExtraMessages is how many messages of the server that the recording does not have are kept for the report: of responses,
+// of requests, and of requests and notifications together.
 const maxExtraMessages = 1000
 
-// maxUnrecordedMessages is the unaskedCount above which a server is treated as if it had ended: it may never stop, and its
-// requests and pings are answered.
+// maxUnrecordedMessages is the player.unaskedCount above which the server is treated as if it had ended: it may never stop, and
+// its requests and pings are answered.
 const maxUnrecordedMessages = 10 * maxExtraMessages
 
+// errTooManyUnrecorded is why nothing more is received after maxUnrecordedMessages.
 var errTooManyUnrecorded = fmt.Errorf("it has sent more than %d messages that the recording does not have", maxUnrecordedMessages)
 
-// takeMessage notes a message of the server.
+// takeMessage takes a message of the server: a response is the answer to its call, and others become arrivals. A ping, and a
+// request without a recorded answer, gets a pending reply.
 func (p *player) takeMessage(m jsonrpc.Message) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -480,8 +491,8 @@ func (p *player) takeMessage(m jsonrpc.Message) {
 	}
 }
 
-// noteArrival notes a request or notification; about is that of groupOf. isExtra: there are more of its group than in the
-// recording. It is called with mu held.
+// noteArrival notes a request or notification of the server; about is as in groupOf. isExtra: more of its group have come than
+// the recording has. It is called with mu held.
 func (p *player) noteArrival(m jsonrpc.Message, about *recordedMessage) (arrived *arrival, isExtra bool) {
 	arrived = &arrival{m: m, afterLine: p.lastLine, key: matchKey(&m)}
 	a := p.groups[groupOf(&m, about)]

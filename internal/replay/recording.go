@@ -15,61 +15,62 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// DefaultMaxBytes is how large a conversation may be, in bytes, for Load to take it.
+// DefaultMaxBytes is how large a conversation may be at most for Load to take it, in bytes: the default of
+// LoadOptions.MaxBytes.
 const DefaultMaxBytes = 512 << 20
 
-// messageOverhead is about how many bytes a recordedMessage needs besides the text of the message.
+// messageOverhead is about how many bytes of memory a recordedMessage needs besides the text of the message.
 const messageOverhead = 1 << 10
 
-// maxReportedFaults is how many faults of a recording are told one by one.
+// maxReportedFaults is how many faults Recording.Faults lists; "and more" stands for others.
 const maxReportedFaults = 10
 
-// ErrRedacted says that something was taken out of the messages of a recording.
+// ErrRedacted says that secrets were taken out of messages of a recording, so that they cannot be replayed as they were.
 var ErrRedacted = errors.New("the recording is redacted")
 
 // LoadOptions say what Load takes of a trace. The zero value works.
 type LoadOptions struct {
-	Session       string // its pseudonym in the trace; "": the first one with messages at the hop
-	Hop           string // trace.Downstream or trace.Upstream; "": Downstream
-	AllowRedacted bool   // takes redacted messages, too; otherwise such a message is ErrRedacted
-	MaxBytes      int    // of the conversation; 0: DefaultMaxBytes
+	Session       string // pseudonym in the trace of the session to load; "": that of the first message at the hop
+	Hop           string // where the messages passed: trace.Downstream or trace.Upstream; "": Downstream
+	AllowRedacted bool   // messages from which something was taken out are loaded, too; otherwise Load returns ErrRedacted for one
+	MaxBytes      int    // how large the conversation may be, in bytes; 0: DefaultMaxBytes
 }
 
 // Recording is a conversation of one client with one server, as it has passed one hop. It
 // does not change any more and may be used concurrently. The requests of a client of
 // 2026-07-28 over HTTP, which have no session, are one conversation.
 type Recording struct {
-	Server  string // its configured name
-	Session string // its pseudonym; "": those of requests without sessions
+	Server  string // the configured name of the server
+	Session string // pseudonym of the session; "": it is all requests without a session
 	Era     string // "legacy", "modern"; "": the trace does not say it
 
 	// Faults say what could not be read of the trace, and what is missing in it. They can be printed.
 	Faults []string
 
-	messages []*recordedMessage // in causal order
+	messages []*recordedMessage // the messages of both sides, in causal order
 }
 
-// Messages returns how many messages there are.
+// Messages returns how many messages there are, of both sides.
 func (r *Recording) Messages() int { return len(r.messages) }
 
 // recordedMessage is one message of a Recording.
 type recordedMessage struct {
-	line       int       // of the trace
-	time       time.Time // when it passed
-	seq        uint64    // trace.Record.Seq
-	session    string    // trace.Record.Session
-	fromClient bool
-	m          jsonrpc.Message
+	line       int             // number of its line in the trace
+	time       time.Time       // when it passed
+	seq        uint64          // trace.Record.Seq
+	session    string          // trace.Record.Session
+	fromClient bool            // the client has sent it; otherwise the server
+	m          jsonrpc.Message // the message itself
 
-	// request is the request that a response answers, or that a progress or cancellation is about.
-	// nil: it is not known, or this is another message.
+	// request is the request that a response answers, or that a notification of progress or a cancellation is about. nil: it is not
+	// known, or this is another message.
 	request *recordedMessage
 
-	answer    *recordedMessage // of a request; nil: there is none
+	answer    *recordedMessage // of a request: its response; nil: there is none
 	cancelled bool             // of a request: its sender has cancelled it
 }
 
-// method returns the method; of a response, that of its request; "": not known.
+// method returns the method of the message; of a response, that of its request; "": not known.
 func (i *recordedMessage) method() string {
 	if i.m.Kind() == jsonrpc.Response && i.request != nil {
 		return i.request.m.Method()
@@ -77,7 +78,7 @@ func (i *recordedMessage) method() string {
 	return i.m.Method()
 }
 
-// Load reads a trace and returns one conversation in it.
+// Load reads a trace and returns the one conversation in it that o chooses.
 func Load(r io.Reader, o LoadOptions) (*Recording, error) {
 	l := &loader{LoadOptions: o, recording: &Recording{Session: o.Session}}
 	l.Hop = cmp.Or(l.Hop, trace.Downstream)
@@ -97,19 +98,19 @@ func Load(r io.Reader, o LoadOptions) (*Recording, error) {
 	return l.finish()
 }
 
-// loader collects the messages of the conversation.
+// loader collects the messages of the conversation that Load returns.
 type loader struct {
 	LoadOptions
-	recording       *Recording
-	records         int      // lines that are records
-	foreignLines    int      // lines that are no records
-	bytes           int      // of the conversation so far
-	isSessionChosen bool     // it is known which session the conversation is
-	isSessionless   bool     // the conversation is all requests without sessions
-	sessions        []string // other sessions with messages at the hop, the first few
+	recording       *Recording // what is loaded
+	records         int        // how many lines so far are records
+	foreignLines    int        // how many lines so far are no records
+	bytes           int        // size of the conversation so far, as MaxBytes bounds it
+	isSessionChosen bool       // the first message of the conversation has come, so its session and server are known
+	isSessionless   bool       // the conversation is all requests without a session
+	sessions        []string   // pseudonyms of other sessions with messages at the hop, the first few
 }
 
-// addFault notes what is wrong with a line. It returns an error if that ends the loading.
+// addFault notes the error with which the trace.Reader has read a line. It returns an error if Load cannot go on.
 func (l *loader) addFault(err error) error {
 	line, ok := errors.AsType[*trace.LineError](err)
 	switch {
@@ -124,7 +125,7 @@ func (l *loader) addFault(err error) error {
 	return nil
 }
 
-// noteFault adds to Faults, up to maxReportedFaults.
+// noteFault adds a text to Recording.Faults, unless there are maxReportedFaults.
 func (l *loader) noteFault(text string) {
 	switch n := len(l.recording.Faults); {
 	case n < maxReportedFaults:
@@ -134,7 +135,8 @@ func (l *loader) noteFault(text string) {
 	}
 }
 
-// addRecord keeps a record that is a message of the conversation.
+// addRecord takes the next record, and keeps it if it is a message of the conversation. The error says why the message cannot
+// be replayed.
 func (l *loader) addRecord(r *trace.Record, line int) error {
 	if r.Kind == trace.Gap {
 		l.noteFault(fmt.Sprintf("line %d: %s missing here", line, printable.Count(r.Lost, "record is", "records are")))
@@ -167,8 +169,8 @@ func (l *loader) addRecord(r *trace.Record, line int) error {
 	return nil
 }
 
-// belongs reports whether a message is one of the conversation. The first message of the wanted session chooses it; if none is
-// wanted, the first message does.
+// belongs reports whether a message is one of the conversation. The conversation is of the session and server of the first
+// message that comes: of the wanted session, or of any if none is wanted.
 func (l *loader) belongs(r *trace.Record) bool {
 	if !l.isSessionChosen && (l.Session == "" || l.Session == r.Session) {
 		l.isSessionChosen = true
@@ -187,20 +189,20 @@ func (l *loader) belongs(r *trace.Record) bool {
 	return ours
 }
 
-// isWithoutSession reports whether a message belongs to a request without a session.
+// isWithoutSession reports whether a message belongs to a request of 2026-07-28 over HTTP, which has no session.
 func isWithoutSession(r *trace.Record) bool {
 	return r.Era == "modern" && r.Transport != "" && strings.HasPrefix(r.Session, "q")
 }
 
-// isRedacted reports whether something that a replay needs was taken out. A replay needs no requestState, which is
-// never written into a trace.
+// isRedacted reports whether one of paths (trace.Record.Redacted) tells of something taken out that a replay needs. It needs no
+// HTTP headers, and no requestState, which is never written into a trace.
 func isRedacted(paths []string) bool {
 	return slices.ContainsFunc(paths, func(p string) bool {
 		return !strings.HasPrefix(p, "http.") && p != "params.requestState" && p != "result.requestState"
 	})
 }
 
-// finish returns the Recording once all records were added.
+// finish returns the Recording once all records were added, or why there is none.
 func (l *loader) finish() (*Recording, error) {
 	others := ""
 	if len(l.sessions) > 0 {
@@ -229,35 +231,37 @@ func (l *loader) finish() (*Recording, error) {
 	return l.recording, nil
 }
 
-// side is who has sent something in a session.
+// side is one of the two peers in a session: the one that sends what is keyed by it.
 type side struct {
-	session    string
-	fromClient bool
+	session    string // trace.Record.Session
+	fromClient bool   // it is the client; otherwise the server
 }
 
+// side returns the side that has sent the message.
 func (i *recordedMessage) side() side { return side{i.session, i.fromClient} }
 
 // other returns the side to which the message was sent.
 func (i *recordedMessage) other() side { return side{i.session, !i.fromClient} }
 
-// openRequests are the requests of one side.
+// openRequests are the requests that one side has sent.
 type openRequests struct {
-	byID    map[jsonrpc.ID]*recordedMessage // those without an answer
-	byToken map[jsonrpc.ID]*recordedMessage // by progress token, with an answer or without
+	byID    map[jsonrpc.ID]*recordedMessage // those that have no answer so far, by id
+	byToken map[jsonrpc.ID]*recordedMessage // those with a progress token, answered or not, by token
 }
 
-// linker finds which messages belong together.
+// linker goes through the messages of a recording, and finds out which request each is about.
 type linker struct {
-	sides        map[side]*openRequests
-	earlyAnswers map[side]map[jsonrpc.ID]*recordedMessage // answers to that side whose requests have not come so far
-	messages     []*recordedMessage                       // in causal order
+	sides        map[side]*openRequests                   // the requests that each side has sent so far
+	earlyAnswers map[side]map[jsonrpc.ID]*recordedMessage // by the side to which they were sent, and by id: responses whose requests have not come so far
+	messages     []*recordedMessage                       // the messages so far, in causal order, without earlyAnswers
 }
 
-// maxEarlyAnswer is how much earlier than its request an answer may have passed, because both were recorded at the same time.
+// maxEarlyAnswer is how much earlier than its request a response may have passed for linker to join the two: both were recorded
+// at the same time.
 const maxEarlyAnswer = time.Millisecond
 
-// link finds which messages belong together, and takes out pings and their answers: when those are
-// sent depends on the time alone.
+// link sets request, answer and cancelled of all messages, and takes out pings and their answers: when those are sent depends
+// on the time alone.
 func (l *loader) link() {
 	k := &linker{sides: map[side]*openRequests{}, earlyAnswers: map[side]map[jsonrpc.ID]*recordedMessage{}}
 	for _, i := range l.recording.messages {
@@ -274,7 +278,7 @@ func (l *loader) link() {
 	}
 }
 
-// withCancellations returns items, the messages of requests without sessions. It adds a cancellation for each request without
+// withCancellations returns items, the messages of requests without a session, and adds a cancellation for each request without
 // an answer, behind the last message about that request: over HTTP such a client cancels by hanging up.
 func withCancellations(items []*recordedMessage) (all []*recordedMessage) {
 	last := map[string]*recordedMessage{} // by session, of which each has one request
@@ -296,6 +300,7 @@ func withCancellations(items []*recordedMessage) (all []*recordedMessage) {
 	return all
 }
 
+// sideOf returns the requests that s has sent so far.
 func (k *linker) sideOf(s side) *openRequests {
 	if k.sides[s] == nil {
 		k.sides[s] = &openRequests{map[jsonrpc.ID]*recordedMessage{}, map[jsonrpc.ID]*recordedMessage{}}
@@ -303,7 +308,8 @@ func (k *linker) sideOf(s side) *openRequests {
 	return k.sides[s]
 }
 
-// add adds the next message, and links it to the request that it is about.
+// add adds the next message to messages, and links it to the request that it is about. A response without a request waits in
+// earlyAnswers.
 func (k *linker) add(i *recordedMessage) {
 	switch own, other := k.sideOf(i.side()), k.sideOf(i.other()); i.m.Kind() {
 	case jsonrpc.Request:
@@ -339,7 +345,7 @@ func (k *linker) add(i *recordedMessage) {
 	k.messages = append(k.messages, i)
 }
 
-// takeAnswered takes the request with an id out of byID, and returns it; nil: there is none.
+// takeAnswered takes the request with an id, which was answered, out of byID and returns it; nil: there is none.
 func (o *openRequests) takeAnswered(id jsonrpc.ID) *recordedMessage {
 	request := o.byID[id]
 	if request == nil && len(o.byID) < 1000 { // a peer may spell an id otherwise

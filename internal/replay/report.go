@@ -13,36 +13,37 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// maxReportedChanges is how many differences of one message are told one by one.
+// maxReportedChanges is how many texts Difference.Changes has at most; "and more" stands for others.
 const maxReportedChanges = 50
 
-// Report is what Play has found.
+// Report says how the server's messages in a run of Play differ from the recording.
 type Report struct {
-	Sent     int // messages of the client that were sent
-	Compared int // messages of the server that were compared with recorded ones
+	Sent     int // how many messages of the client were sent
+	Compared int // how many messages of the server were compared with recorded ones
 
-	// Differences are in the order of the recording.
+	// Differences are the messages of the server that differ, are missing or are new, in the order of the recording.
 	Differences []Difference
 
-	// Unanswered are requests of the server that the recording has no answer to.
+	// Unanswered are the requests of the server that the recording has no answer to.
 	Unanswered []Difference
 }
 
-// A Difference is about one message. Its texts can be printed.
+// A Difference says how one message of the server, or the answer to one of the client's requests, differs from the recording.
+// Its texts can be printed.
 type Difference struct {
-	Line    int      // of the recorded message; of a message that is not recorded, of the client's message after which it came; 0: before all
-	Message string   // the method, and the name or URI that it is about
-	Summary string   // what differs, in short; "": Changes say it
-	Changes []string // one for each path that differs
+	Line    int      // line in the trace of the recorded message; of a new message, of the client's message after which it came; 0: before all
+	Message string   // the method, and the name or URI that the message is about
+	Summary string   // what differs, such as "is not answered"; "": Changes say it
+	Changes []string // a text for each place in the message that differs
 }
 
 // Ignored says which differences do not count. The zero value ignores none.
 type Ignored []ignoreRule
 
-// ignoreRule says which differences do not count: those at path or below it, in messages of a method.
+// ignoreRule says which differences do not count: those at path or below it, in messages of a method and answers to it.
 type ignoreRule struct {
-	method string   // "": all methods
-	path   []string // as path.elements, with * for any; nil: all of the message
+	method string   // "": of any method
+	path   []string // keys and indexes as of path.elements, "*" and "[*]" for any; nil: all of the message
 }
 
 // Ignore reads what --ignore takes: a PATH as it stands in the report, such as
@@ -68,7 +69,7 @@ func Ignore(patterns []string) (Ignored, error) {
 	return all, nil
 }
 
-// parsePath returns the elements of a path as pathText writes it. It also takes * in the place of an element.
+// parsePath returns the keys and indexes in text, which is as pathText writes them, or has * in place of some.
 func parsePath(text string) (all []string, err error) {
 	for rest := text; rest != ""; {
 		switch {
@@ -110,7 +111,8 @@ func parsePath(text string) (all []string, err error) {
 	return all, nil
 }
 
-// ignores reports whether a difference at a path does not count; nil: the whole message is new or missing.
+// ignores reports whether a difference at a path does not count, in a message of a method or the answer to it. path nil: the
+// whole message is new or missing.
 func (g Ignored) ignores(method string, path []string) bool {
 	return slices.ContainsFunc(g, func(i ignoreRule) bool {
 		if i.method != "" && i.method != method || len(i.path) > len(path) {
@@ -128,7 +130,8 @@ func (g Ignored) ignores(method string, path []string) bool {
 	})
 }
 
-// report compares what has come with the recording. It is called when Receive has ended.
+// report compares what has come with the recording. It is called once Conn.Receive has returned. The error is that of
+// checkUsable.
 func (p *player) report() (*Report, error) {
 	r := &Report{Sent: p.sentCount}
 	if err := p.checkUsable(); err != nil {
@@ -159,7 +162,8 @@ func (p *player) report() (*Report, error) {
 	return r, nil
 }
 
-// checkUsable returns ErrNoServer if the server answers nothing but errors, where the recording has results.
+// checkUsable returns an error that wraps ErrNoServer if the server has answered nothing but errors, where the recording has
+// results.
 func (p *player) checkUsable() error {
 	var failed jsonrpc.Message
 	for _, i := range p.recording.messages {
@@ -180,7 +184,7 @@ func (p *player) checkUsable() error {
 	return nil
 }
 
-// compareAnswer compares the answer to a request of the client with the recorded one.
+// compareAnswer compares the answer to i, a request of the client, with the recorded answer, and adds a difference to r.
 func (p *player) compareAnswer(r *Report, i *recordedMessage) {
 	c, name := p.callsByRequest[i], describeMessage(&i.m)
 	d := Difference{Line: i.line, Message: name}
@@ -212,7 +216,8 @@ func (p *player) compareAnswer(r *Report, i *recordedMessage) {
 	}
 }
 
-// changeTexts returns descriptions of the differences between two values, without those that are ignored. top is the key of both; "": none.
+// changeTexts returns descriptions of the differences between two values, without those that are ignored. top is the key in the
+// message whose values they are; "": they are the message.
 func (p *player) changeTexts(method, top string, want, got any) (all []string) {
 	at := &path{}
 	if top != "" {
@@ -232,7 +237,7 @@ func (p *player) changeTexts(method, top string, want, got any) (all []string) {
 	return all
 }
 
-// String describes the change, to be printed.
+// String describes the change, such as "result.x: 1 became 2", to be printed.
 func (c change) String() string {
 	where := pathText(c.path)
 	switch {
@@ -244,7 +249,8 @@ func (c change) String() string {
 	return where + ": " + showValue(c.oldValue) + " became " + showValue(c.newValue)
 }
 
-// compareGroup compares the requests or notifications of a group: first it pairs equal ones, then the rest in order.
+// compareGroup compares the requests or notifications of a group with the recorded ones, and adds the differences to r: first
+// it pairs equal ones, then the rest in order.
 func (p *player) compareGroup(r *Report, method string, a *arrivals) {
 	arrived := slices.DeleteFunc(slices.Clone(a.arrived), func(q *arrival) bool { return q.hasNoAnswer })
 	var missing []*recordedMessage // those for which nothing equal has come
@@ -288,7 +294,7 @@ func describeMessage(m *jsonrpc.Message) string {
 	return name
 }
 
-// Write prints the report.
+// Write prints the report: a line for each difference, lines for its changes, and a line that counts.
 func (r *Report) Write(w io.Writer) error {
 	var b bytes.Buffer
 	write := func(d *Difference) {

@@ -11,27 +11,27 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// A script is what the server has said to one request or notification of the client.
+// A script is what the server has said to one request or notification of the client, for a Fake to say it again.
 type script struct {
-	trigger *recordedMessage // that request or notification
-	key     string           // requestKey of a request
-	steps   []step           // in order
+	trigger *recordedMessage // that request or notification, as it was recorded
+	key     string           // of a request: its requestKey
+	steps   []step           // what is sent and awaited, in order
 }
 
-// A step sends a message, or waits for the client's answer to one that was sent before.
+// A step of a script sends a message of the server, or waits for the client's answer to one that was sent before.
 type step struct {
-	send  *recordedMessage // a message of the server
-	await *recordedMessage // a request of the server, whose answer is waited for; nil: send is sent
+	send  *recordedMessage // the message of the server to send, if await is nil
+	await *recordedMessage // the request of the server whose answer is waited for; nil: send is sent
 }
 
-// waits reports whether the script has a step that waits for the client.
+// waits reports whether the script has a step that waits for an answer of the client.
 func (s *script) waits() bool {
 	return slices.ContainsFunc(s.steps, func(t step) bool { return t.await != nil })
 }
 
-// splitScripts takes a recording apart: every message of the server belongs to a message of the
-// client. Progress, answers and what a subscription brings name theirs. The rest does not: it is added to the
-// newest call in progress, or else to the last message of the client or the last one answered.
+// splitScripts makes scripts of a recording, one for each request and notification of the client: each message of the server
+// belongs to one. Progress, answers and what a subscription brings name theirs. Other messages belong to the newest call in
+// progress; if there is none, to the last message of the client, or the last one answered.
 func splitScripts(rec *Recording) (all []*script) {
 	var openCalls []*script // calls in progress
 	var last *script
@@ -92,20 +92,20 @@ func splitScripts(rec *Recording) (all []*script) {
 	return all
 }
 
-// listenKey returns the key of a subscription: its session, in which ids are unique, and its id.
+// listenKey returns a map key for the subscription with an id in the session of i: ids are unique in a session.
 func listenKey(i *recordedMessage, id jsonrpc.ID) string { return i.session + " " + id.String() }
 
-// scriptRun is one run of a script, for a message of the client that stands for the recorded one.
+// scriptRun is one run of a script, for a message of a client that is equal or similar to the script's trigger.
 type scriptRun struct {
 	*session
-	script         *script
-	trigger        jsonrpc.Message                      // that message of the client
-	clientAnswered map[*recordedMessage]<-chan struct{} // by request of the server: closed when the client has answered
-	ids            []jsonrpc.ID                         // of our requests to the client
+	script         *script                              // what is run
+	trigger        jsonrpc.Message                      // the message of the client for which it runs
+	clientAnswered map[*recordedMessage]<-chan struct{} // by recorded request of the server that was sent: closed when the client has answered
+	ids            []jsonrpc.ID                         // ids of the requests that this run has sent to the client
 }
 
-// play makes the steps of the script. If the recording has no answer, it sends an error, unless the request was cancelled or is a
-// subscription.
+// play makes the steps of the script. If the recording has no answer to a request, it sends an error, unless the request was
+// cancelled there or is a subscription. The error is that of ctx or of the client's Conn.
 func (r *scriptRun) play(ctx context.Context) error {
 	answered := false
 	for _, t := range r.script.steps {
@@ -136,8 +136,8 @@ func (r *scriptRun) play(ctx context.Context) error {
 	return r.conn.Send(r.ctx, jsonrpc.NewError(r.trigger.ID(), jsonrpc.CodeInternalError, "the recording ends before the answer", nil))
 }
 
-// withNewIDs returns a message of the server with the ids and tokens of this run; false: it is progress, and
-// the client has given no token.
+// withNewIDs returns a recorded message of the server with the ids and tokens of this run; false: it is progress, and the
+// client has given no token.
 func (r *scriptRun) withNewIDs(i *recordedMessage) (jsonrpc.Message, bool) {
 	m := i.m
 	switch m.Kind() {
@@ -170,7 +170,8 @@ func (r *scriptRun) withNewIDs(i *recordedMessage) (jsonrpc.Message, bool) {
 	return m, true
 }
 
-// response returns a recorded answer with what depends on the request of this run: the id of a subscription, the negotiated version.
+// response returns m, a recorded response, with what depends on the request of this run: the id of a subscription, the
+// negotiated version.
 func (r *scriptRun) response(m jsonrpc.Message) jsonrpc.Message {
 	if m.IsError() {
 		return m
@@ -188,7 +189,8 @@ func (r *scriptRun) response(m jsonrpc.Message) jsonrpc.Message {
 	return m
 }
 
-// describeNearest returns the error for a request that is not in the recording: it says which recorded request is most like it.
+// describeNearest returns code and text of the error for a request that is not in the recording: the text says which recorded
+// request is most like it, and how they differ.
 func (f *Fake) describeNearest(m *jsonrpc.Message) (code int, text string) {
 	const maxLooked, maxBytes = 200, 16 << 20
 	params := paramsOf(m)

@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
-// maxShownBytes is how many bytes of a value are printed.
+// maxShownBytes is how many bytes of a value or text may be printed without leaving out its middle.
 const maxShownBytes = 200
 
 // showValue returns a decoded value as JSON in one line that can be printed. The middle of a long
@@ -27,7 +27,7 @@ func showValue(v any) string {
 	return escapeAndShorten(strings.TrimSpace(b.String()))
 }
 
-// escapeAndShorten escapes text and leaves out the middle if it is long.
+// escapeAndShorten returns a text made printable, without its middle if it is longer than maxShownBytes.
 func escapeAndShorten(text string) string {
 	if len(text) > maxShownBytes {
 		head, tail := text[:maxShownBytes/2], text[len(text)-maxShownBytes/4:]
