@@ -9,10 +9,10 @@ import (
 
 // An authSetting is one key of "auth", which says how to sign in to a remote server.
 type authSetting struct {
-	key  string
-	flag string // without "--": whoever uses the value reads it as that flag's
-	kind authValueKind
-	doc  string
+	key  string        // the key in "auth"
+	flag string        // the flag, without "--", as whose value the key's is used; or AuthSecret or AuthIDPSecret
+	kind authValueKind // how the value is spelled
+	doc  string        // what the manual says of it
 }
 
 // authValueKind says how the value of an authSetting is spelled.
@@ -27,13 +27,13 @@ const (
 	authBool                        // true or false
 )
 
-// AuthSecret and AuthIDPSecret are the names in Server.Auth of what no flag has.
+// Names in Server.Auth that are no flags: secrets are not given on a command line.
 const (
-	AuthSecret    = "client-secret"
-	AuthIDPSecret = "idp-client-secret"
+	AuthSecret    = "client-secret"     // the name in Server.Auth of the OAuth client's secret
+	AuthIDPSecret = "idp-client-secret" // the name in Server.Auth of the bridge's secret at the company's identity provider
 )
 
-// authSettings are all of them, in the order of the manual.
+// authSettings are all keys of "auth", in the order of the manual.
 var authSettings = []authSetting{
 	{"mode", "auth", authText, "`\"auto\"`: a person signs in if the server asks for it; `\"none\"`; without a person: `\"client-credentials\"`, `\"jwt-bearer\"`, `\"enterprise\"`"},
 	{"profile", "profile", authText, "tells several accounts at one server apart"},
@@ -65,6 +65,7 @@ var authSettings = []authSetting{
 	{"prompt", "auth-prompt", authText, "`\"browser\"`, or `\"error\"`: open no browser; the request fails and says what to run"},
 }
 
+// authNames returns the sorted keys that "auth" may have.
 func authNames() []string {
 	var names []string
 	for _, set := range authSettings {
@@ -74,7 +75,8 @@ func authNames() []string {
 	return names
 }
 
-// readAuth reads how to sign in to a server.
+// readAuth reads "auth", which says how to sign in to a server, and returns it as Server.Auth has it. A key that is not known is recorded
+// as a mistake.
 func (p *parser) readAuth(m member) map[string][]string {
 	all, ok := p.knownMembers(m.value, m.label)
 	if !ok {
@@ -94,7 +96,8 @@ func (p *parser) readAuth(m member) map[string][]string {
 	return byFlag
 }
 
-// readAuthValues reads one value, as the flag takes it.
+// readAuthValues reads the value of a key of "auth", and returns the values that its flag would be given: several of a list or of pairs.
+// A value that is wrong is recorded as a mistake.
 func (p *parser) readAuthValues(kind authValueKind, m member) (values []string) {
 	readElement := func(text string, ok bool) {
 		if ok {

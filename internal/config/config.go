@@ -22,14 +22,15 @@ import (
 
 // A Config is what a file says.
 type Config struct {
-	// Servers are in the order of the file. Their names differ.
+	// Servers are the servers of the file, in its order, also the disabled ones. Their names differ.
 	Servers []Server
 
 	// MaxChildrenTotal bounds the child processes of all servers together; 0
 	// means no bound, -1 that the file does not say.
 	MaxChildrenTotal int
 
-	// Scopes are lines that say which scopes of access tokens messages need (Options.CheckScopes).
+	// Scopes are the lines of "scopes", each of which says which scopes of access tokens messages need, such as
+	// "tools/call delete_* -> admin".
 	Scopes []string
 
 	// Files are the files that were read or should have been: the file itself and
@@ -46,24 +47,24 @@ type Config struct {
 // A Server is one server of the file, with variables expanded and defaults
 // filled in. It has either a Command or a URL.
 type Server struct {
-	Name        string // can be one segment of a path, percent-encoded
-	Description string
-	Disabled    bool // of a disabled server, strings with unset variables are empty
+	Name        string // its key in the file; it can be one segment of a path, percent-encoded
+	Description string // a text for people
+	Disabled    bool   // it is not served; strings of it that have unset variables are empty
 
-	Command string
-	Args    []string
-	Env     map[string]string // of envFile and env; the latter wins
-	Dir     string            // working directory: absolute, or "" for the bridge's own
+	Command string            // the program to run; "": the server has a URL
+	Args    []string          // the arguments of Command
+	Env     map[string]string // the environment variables that envFile and env set for Command; env wins
+	Dir     string            // the working directory of Command: absolute, or "" for the bridge's own
 
 	// UnexpandedCommand and UnexpandedDir are the Command and the Dir as they stand in the file, where that has
 	// variables in them: what these hold may be secret, and is not for logs and errors.
 	UnexpandedCommand, UnexpandedDir string
 
-	URL    string      // http, https, ws, wss, unix:PATH or tcp:HOST:PORT
-	Header http.Header // of headerFile and headers; the latter wins
+	URL    string      // the address of a remote server: http, https, ws, wss, unix:PATH or tcp:HOST:PORT; "": the server has a Command
+	Header http.Header // the headers of every request to a remote server, of headerFile and headers; headers win
 
-	// Auth is what "auth" says of signing in to a remote server: by the name of a flag without "--", what it is given;
-	// and AuthSecret and AuthIDPSecret, which are secret. nil: nothing.
+	// Auth is what "auth" says of signing in to a remote server: for the name of a flag of sign-in, without "--", the values that the
+	// flag would be given; and the secrets AuthSecret and AuthIDPSecret, for which there is no flag. nil: the file says nothing.
 	Auth map[string][]string
 
 	Settings
@@ -86,14 +87,14 @@ type Settings struct {
 	Isolation      string        // which clients share a process: auto, session, principal, shared or request
 	Protocol       string        // what is spoken with the server: auto, legacy or modern
 	ClientProtocol string        // what clients may speak: auto, legacy or modern
-	ParkTimeout    time.Duration // how long a call waits for what its client was asked
-	MaxChildren    int           // processes at a time; 0: one for each session, and 100 that clients share (32 with isolation request)
-	Queue          int           // clients that may wait for a process
-	QueueTimeout   time.Duration // how long they wait
-	MaxSessions    int           // of each transport
-	SessionTimeout time.Duration // 0: never
-	Lazy           bool          // start it when it is first used
-	PassEnv        string        // as supervisor.Environ takes it
+	ParkTimeout    time.Duration // how long a call waits for the client's answers to input requests
+	MaxChildren    int           // how many processes the server may have at a time; 0: one for each session, and 100 that clients share (32 with isolation request)
+	Queue          int           // how many clients may wait for a process to end
+	QueueTimeout   time.Duration // how long a client waits for a process to end before it is refused
+	MaxSessions    int           // how many sessions each transport may have
+	SessionTimeout time.Duration // how long a Streamable HTTP session may be idle before it is ended; 0: for ever
+	Lazy           bool          // the server is started when it is first used, not at once
+	PassEnv        string        // which of the bridge's environment variables a child inherits: safe, all, none, or names with commas
 	PTY            bool          // a child gets a terminal as stdout
 	StdinWait      time.Duration // how long a child has after its stdin was closed, to be stopped
 	TermWait       time.Duration // how long its process group has after SIGTERM
@@ -101,18 +102,17 @@ type Settings struct {
 	RequestTimeout time.Duration // how long a server may stay silent on a request; 0: for ever
 	DrainTimeout   time.Duration // how long owed answers are waited for at the end of input, and when the server is changed or removed
 	Grace          time.Duration // how long owed answers are waited for at shutdown
-	MaxMessageSize int           // bytes
-	MaxDepth       int           // levels of objects and arrays in a message
+	MaxMessageSize int           // how large a message may be, in bytes
+	MaxDepth       int           // how many levels of objects and arrays a message may have
 	AllowTools     []string      // patterns of the tools that clients see; nil: all
 	IgnoreTools    []string      // patterns of the tools that are hidden
-	Transport      string        // http-first, sse-first, http-only or sse-only
-	ConnectTimeout time.Duration // for a connection to a remote server
-	ResumeTimeout  time.Duration // how long the broken stream of a call is resumed; more than 0
+	Transport      string        // which of Streamable HTTP and HTTP+SSE a remote server is tried with: http-first, sse-first, http-only or sse-only
+	ConnectTimeout time.Duration // how long connecting to a remote server may take
+	ResumeTimeout  time.Duration // how long it is tried to reconnect to the broken stream of a call before the call fails; more than 0
 }
 
-// DefaultSettings returns what holds where nobody says anything. It is what
-// the flags default to, but for PassEnv: the child of a file's server gets the
-// safe variables only (ST16).
+// DefaultSettings returns the settings of a server of a file that says nothing. They are also the defaults of the flags, but for
+// PassEnv: the child of a file's server gets the safe variables only (ST16).
 func DefaultSettings() Settings {
 	return Settings{
 		Isolation:      "auto",
@@ -148,24 +148,23 @@ type Options struct {
 	// otherwise; nil is DefaultSettings.
 	Defaults *Settings
 
-	// OnlyServer is the server that is wanted; "" means all. What is missing around
-	// us for another one, such as a variable, is a notice then and no error.
-	// The same holds for a disabled server that is not this one.
+	// OnlyServer is the name of the server that is wanted; "" means all. What another server needs and is not there, such as
+	// an environment variable, is a notice then and no mistake. With "", the same holds for disabled servers.
 	OnlyServer string
 
-	// CheckServer, if not nil, is asked about each server that is not disabled and in which no
-	// mistake was found. What it says is a mistake, too, at the server's command or URL.
+	// CheckServer, if not nil, is called with each server that is not disabled and in which no
+	// mistake was found. An error that it returns is a mistake, too, at the server's command or URL.
 	CheckServer func(Server) error
 
 	// CommandsOnlyClient is the name of the client whose file it is, if that client knows no server with a URL: a notice says so then,
 	// at each URL. "": it is no such file.
 	CommandsOnlyClient string
 
-	// CheckScopes, if not nil, says what is wrong with one of the Scopes.
+	// CheckScopes, if not nil, returns what is wrong with a line of Config.Scopes; nil: nothing.
 	CheckScopes func(line string) error
 }
 
-// maxFileSize bounds the files that are read, in bytes.
+// maxFileSize is how large the configuration file, and each file that it names, may be, in bytes.
 const maxFileSize = 1 << 20
 
 // Load reads a file and those it names. Its error is Problems, all that are
@@ -184,7 +183,7 @@ func Load(file string, o Options) (*Config, error) {
 	return parse(file, data, o, readFile)
 }
 
-// Server returns the server of a name; the error says which there are.
+// Server returns the server with this name; if there is none, the error says which one may be meant, or which there are.
 func (c *Config) Server(name string) (Server, error) {
 	names := make([]string, len(c.Servers))
 	for i, s := range c.Servers {
@@ -205,6 +204,7 @@ func (c *Config) Server(name string) (Server, error) {
 	return Server{}, fmt.Errorf("there is no server %s: the file has %s", printableName(name), strings.Join(names, ", "))
 }
 
+// readFile returns the content of a file; one that is larger than maxFileSize is an error.
 func readFile(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// An expandError is what is wrong with a string. Its text never shows the string.
+// An expandError is what is wrong with a ${...} in a string. Its text never shows the string.
 type expandError struct {
-	text      string
-	isMissing bool   // nothing is wrong with the file: something is not there
-	name      string // of the variable that is not set; "": it is about something else
+	text      string // what is wrong; "": nothing
+	isMissing bool   // the file is right, but what it names, such as an environment variable, is not there
+	name      string // the name of the variable that is not set; "": the error is about something else
 }
 
 // expand replaces what a string has of
@@ -19,7 +19,7 @@ type expandError struct {
 //	${env:NAME}        the same as ${NAME}, as VS Code and Cursor write it
 //	$${                the two characters ${
 //
-// and leaves every other $ alone. It does not stop at the first error.
+// and leaves every other $ alone. flaws are all errors that it has found; with any of them, out is of no use.
 func expand(s string, lookup func(string) (string, bool)) (out string, flaws []expandError) {
 	var b strings.Builder
 	for {
@@ -52,7 +52,7 @@ func expand(s string, lookup func(string) (string, bool)) (out string, flaws []e
 	}
 }
 
-// expandVariable returns the value of what stands between ${ and }.
+// expandVariable returns the value of what stands between ${ and }, such as NAME:-default. flaw.text is "" if nothing is wrong.
 func expandVariable(expression string, lookup func(string) (string, bool)) (value string, flaw expandError) {
 	if strings.HasPrefix(expression, "input:") {
 		return "", expandError{`${input:...} is what VS Code asks a person for: use an environment variable, as in ${NAME}`, true, ""}
@@ -79,7 +79,7 @@ func expandVariable(expression string, lookup func(string) (string, bool)) (valu
 	return "", expandError{fmt.Sprintf("the environment variable %s is not set: set it, or write ${%s:-default}", name, name), true, name}
 }
 
-// isVariableName reports whether s can be the name of a variable.
+// isVariableName reports whether s can be the name of an environment variable in ${...}: letters, digits and _, not beginning with a digit.
 func isVariableName(s string) bool {
 	for i, r := range s {
 		letter := r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'

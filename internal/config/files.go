@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// readEnvFile reads variables from a file, one a line, as ParseVariable reads it.
+// readEnvFile reads environment variables into env from the file that m names, one a line, as ParseVariable reads it.
 func (p *parser) readEnvFile(m member, env map[string]string) {
 	p.eachLine(m, func(line string) (wrong string) {
 		name, value, wrong := ParseVariable(line)
@@ -16,8 +16,8 @@ func (p *parser) readEnvFile(m member, env map[string]string) {
 	})
 }
 
-// ParseVariable reads a line NAME=VALUE of a file of variables; mistake says what is wrong
-// with it, without showing any of it. As in the .env files of editors, "export" may
+// ParseVariable reads a line NAME=VALUE of a file of environment variables; mistake is what is wrong
+// with the line, without showing any of it; "": nothing. As in the .env files of editors, "export" may
 // stand before the name and quotes around the value; in double quotes, \n, \r, \t,
 // \" and \\ are what they are in JSON.
 func ParseVariable(line string) (name, value, mistake string) {
@@ -42,10 +42,11 @@ func ParseVariable(line string) (name, value, mistake string) {
 	return name, value, ""
 }
 
+// escapes replaces the escapes that a value in double quotes may have (ParseVariable).
 var escapes = strings.NewReplacer(`\n`, "\n", `\r`, "\r", `\t`, "\t", `\"`, `"`, `\\`, `\`)
 
-// readHeaderFile reads headers from a file, one "Name: value" a line, with
-// variables expanded. A name may be there several times.
+// readHeaderFile adds the headers in the file that m names to header: one "Name: value" a line, with variables expanded. A name may be
+// there several times.
 func (p *parser) readHeaderFile(m member, header http.Header) {
 	p.eachLine(m, func(line string) (wrong string) {
 		name, value, ok := strings.Cut(line, ":")
@@ -65,8 +66,8 @@ func (p *parser) readHeaderFile(m member, header http.Header) {
 	})
 }
 
-// eachLine calls f for each line that is neither blank nor a # comment of the
-// file that m names. A problem has the line's number, and shows nothing of the line.
+// eachLine calls f for each line, but for blank ones and # comments, of the file that m names, and adds the file to Config.Files. What f
+// returns, unless it is "", is wrong with the line: it is recorded with the line's number, and should show nothing of the line.
 func (p *parser) eachLine(m member, f func(line string) (wrong string)) {
 	name, ok := p.readPath(m)
 	if !ok {

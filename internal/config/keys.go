@@ -8,8 +8,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/nearest"
 )
 
-// keyAliases are the keys of a server by what they mean. Clients have different
-// names for the same.
+// keyAliases are the keys that a server in the file may have, each with the one that it stands for. Clients have different names for
+// the same. A key that stands for "disabled" may say the opposite: see readDisabled.
 var keyAliases = map[string]string{
 	"command": "command", "args": "args", "env": "env", "envFile": "envFile", "cwd": "cwd",
 	"url": "url", "serverUrl": "url", "httpUrl": "url", // Windsurf; Gemini CLI
@@ -19,7 +19,8 @@ var keyAliases = map[string]string{
 	"description": "description",
 }
 
-// serverTypes are the values of "type" by their normalized spelling (nearest.Normalize), and what they mean.
+// serverTypes are the values that "type" may have, in normalized spelling (nearest.Normalize), each with the transport that it means: stdio, http,
+// sse, ws, socket, or remote for any that has a URL.
 var serverTypes = map[string]string{
 	"stdio": "stdio", "local": "stdio",
 	"http": "http", "streamablehttp": "http", "streamable": "http",
@@ -29,7 +30,7 @@ var serverTypes = map[string]string{
 	"remote": "remote",
 }
 
-// Why a client's key is ignored.
+// What a notice says of a key of a server that is for a client and that the bridge ignores.
 const (
 	ignoredClientKey = "is for a client, and ignored here"
 	ignoredTimeout   = `is for a client, and ignored here, as clients do not agree whether it counts seconds or milliseconds: write "mcp-bridge": {"requestTimeout": "30s"}`
@@ -37,8 +38,7 @@ const (
 	ignoredAuth      = `is for a client, and ignored here: give credentials in "headers"`
 )
 
-// clientServerKeys are what the servers of a client's file have for the client
-// itself, and what to say of it.
+// clientServerKeys are the keys that servers in a client's file have for the client itself, each with what a notice says of it.
 var clientServerKeys = map[string]string{
 	// Approval and trust: Cline, Kiro, Amazon Q; Roo Code, Kilo Code; Gemini CLI.
 	"autoApprove": ignoredClientKey, "alwaysAllow": ignoredClientKey, "trust": ignoredClientKey,
@@ -64,7 +64,7 @@ var clientServerKeys = map[string]string{
 	"registry": ignoredClientKey, "registryUrl": ignoredClientKey, "reference": ignoredClientKey, "longRunning": ignoredClientKey, "note": ignoredClientKey,
 }
 
-// clientTopKeys are what a client's file has beside the servers.
+// clientTopKeys are the keys that a client's file has beside the servers. They are ignored, and a notice says so.
 var clientTopKeys = []string{
 	"inputs", "sandbox", // VS Code
 	"globalShortcut", "preferences", "isUsingBuiltInNodeForMcp", "isDxtAutoUpdatesEnabled", "scale", "locale", // Claude Desktop
@@ -76,13 +76,14 @@ var clientTopKeys = []string{
 	"version", "name", "description",
 }
 
-// isComment reports whether a key is a comment by convention. It is asked only where
-// the keys are ours to say: a variable may well be called _X.
+// isComment reports whether a key is a comment by convention, such as "//" or "_note". It is not asked about names that others choose:
+// an environment variable may well be called _X.
 func isComment(key string) bool {
 	return key == "$schema" || strings.HasPrefix(key, "//") || strings.HasPrefix(key, "_") || strings.HasPrefix(key, "#")
 }
 
-// misnamedKeys are, by their normalized spelling, keys that are not similar to the key that is meant.
+// misnamedKeys are wrong keys of a server, in normalized spelling (nearest.Normalize), each with the key that is meant. They are those that are
+// spelled so differently that nearest.To does not find it.
 var misnamedKeys = map[string]string{
 	"uri": "url", "endpoint": "url", "baseurl": "url", "address": "url",
 	"cmd": "command", "program": "command", "executable": "command", "path": "command",
@@ -91,7 +92,8 @@ var misnamedKeys = map[string]string{
 	"header": "headers", "httpheaders": "headers", "dotenv": "envFile", "active": "enabled",
 }
 
-// noteForeignKey tells about a key of a server that is none of ours.
+// noteForeignKey records what is to say about a key of a server that is not in keyAliases: a notice that it is ignored or, if another
+// key is meant, a mistake.
 func (p *parser) noteForeignKey(m member) {
 	if why := clientServerKeys[m.key]; why != "" {
 		p.notef(m.offset, "%s %s", m.label, why)

@@ -17,22 +17,22 @@ import (
 
 // A parser reads one file and collects what is wrong with it.
 type parser struct {
-	fileName    string // of the file, for problems
-	baseDir     string // what paths in the file are relative to
-	data        []byte // of the file, without a byte order mark
-	lineOffsets []int  // offset of each line
+	fileName    string // the name of the configuration file, for problems
+	baseDir     string // the folder of the file: paths in the file are relative to it
+	data        []byte // the content of the file, without a byte order mark
+	lineOffsets []int  // the offset in data of each line's beginning
 
-	lookup             func(string) (string, bool)
-	readFile           func(string) ([]byte, error) // nil: other files are not read
-	onlyServer         string
-	commandsOnlyClient string             // see Options
-	checkServer        func(Server) error // nil: nobody looks
-	checkScopes        func(string) error // nil: nobody looks
-	defaults           Settings
+	lookup             func(string) (string, bool)  // returns the value of an environment variable, and whether it is set
+	readFile           func(string) ([]byte, error) // reads a file that the configuration file names; nil: such files are not read
+	onlyServer         string                       // Options.OnlyServer
+	commandsOnlyClient string                       // Options.CommandsOnlyClient
+	checkServer        func(Server) error           // Options.CheckServer
+	checkScopes        func(string) error           // Options.CheckScopes
+	defaults           Settings                     // the settings of a server that says nothing: those of Options, and then of the file's "defaults"
 
-	missingIsNotice bool      // what is missing around us is a notice
-	config          Config    // what was read so far
-	problems        []Problem // mistakes; Notices are in config
+	missingIsNotice bool      // the server that is read now is not wanted: what it needs and is not there is a notice, not a mistake
+	config          Config    // what was read so far, and the notices
+	problems        []Problem // the mistakes that were found so far
 }
 
 // parse reads data, the content of the file name. read reads the files that it names; nil: they are not read.
@@ -71,12 +71,13 @@ func (p *parser) errorf(offset int, format string, args ...any) {
 	appendProblem(&p.problems, p.newProblem(offset, fmt.Sprintf(format, args...)))
 }
 
-// notef records what is no mistake.
+// notef records a notice, which is no mistake, at an offset of the file.
 func (p *parser) notef(offset int, format string, args ...any) {
 	appendProblem(&p.config.Notices, p.newProblem(offset, fmt.Sprintf(format, args...)))
 }
 
-// addMissing records that something which the file needs is not there.
+// addMissing records that something which the file needs, such as an environment variable, is not there: as a notice if
+// missingIsNotice, else as a mistake.
 func (p *parser) addMissing(problem Problem) {
 	if p.missingIsNotice {
 		appendProblem(&p.config.Notices, problem)
@@ -85,9 +86,10 @@ func (p *parser) addMissing(problem Problem) {
 	}
 }
 
-// maxProblems bounds what is told about one file: nobody reads more.
+// maxProblems is how many mistakes, and how many notices, are told about one file: nobody reads more.
 const maxProblems = 1000
 
+// appendProblem appends a problem to a list. At maxProblems, it appends that there are more, and from then on nothing.
 func appendProblem(list *[]Problem, problem Problem) {
 	if len(*list) == maxProblems {
 		problem.Text = "there is more like this"
@@ -97,6 +99,7 @@ func appendProblem(list *[]Problem, problem Problem) {
 	}
 }
 
+// newProblem returns a Problem at an offset of the configuration file.
 func (p *parser) newProblem(offset int, text string) Problem {
 	line := sort.SearchInts(p.lineOffsets, offset+1)
 	column := 1 + utf8.RuneCount(p.data[p.lineOffsets[line-1]:offset])
@@ -105,14 +108,14 @@ func (p *parser) newProblem(offset int, text string) Problem {
 
 // A member is a key of an object with its value.
 type member struct {
-	key    string
-	offset int    // offset of the key
-	label  string // the key as messages call it
-	value  hujson.Value
+	key    string       // the key as the file spells it
+	offset int          // the offset of the key in the file
+	label  string       // the key as messages call it: short, and fit to be printed
+	value  hujson.Value // the value of the key
 }
 
-// members returns what is in an object; what is the object's name in messages. Of a key
-// that is there twice, the second one is left out.
+// members returns the keys of an object with their values. what is the object's name in messages. A key that is there twice is
+// a mistake, and the second one is left out. ok is false if v is no object, which is recorded as a mistake.
 func (p *parser) members(v hujson.Value, what string) (all []member, ok bool) {
 	object, ok := v.Value.(*hujson.Object)
 	if !ok {
@@ -133,9 +136,8 @@ func (p *parser) members(v hujson.Value, what string) (all []member, ok bool) {
 	return all, true
 }
 
-// knownMembers returns what is in an object whose keys are ours to say: without those
-// that are comments by convention, and without nulls, which programs write for
-// what is not there.
+// knownMembers returns what members returns of an object in which we say which keys there are: without keys that are comments by
+// convention (isComment), and without nulls, which programs write for what is not there.
 func (p *parser) knownMembers(v hujson.Value, what string) (kept []member, ok bool) {
 	all, ok := p.members(v, what)
 	for _, m := range all {
@@ -146,7 +148,7 @@ func (p *parser) knownMembers(v hujson.Value, what string) (kept []member, ok bo
 	return kept, ok
 }
 
-// readRoot reads the whole.
+// readRoot reads the whole file: the bridge's own settings, and the servers.
 func (p *parser) readRoot(root hujson.Value) {
 	all, ok := p.knownMembers(root, "the file")
 	if !ok {
@@ -176,13 +178,13 @@ func (p *parser) readRoot(root hujson.Value) {
 	}
 }
 
-// bridgeKey is the key of what is the bridge's own.
+// bridgeKey is the key, at the top of the file and in each server, under which the bridge's own settings are.
 const bridgeKey = "mcp-bridge"
 
 // serverKeys are the names under which clients keep their servers.
 var serverKeys = []string{"mcpServers", "servers", "context_servers"}
 
-// readDaemonSettings reads the settings that are for no single server.
+// readDaemonSettings reads the "mcp-bridge" at the top of the file: "defaults" and the settings that are for no single server.
 func (p *parser) readDaemonSettings(top member) {
 	all, ok := p.knownMembers(top.value, top.label)
 	if !ok {
@@ -210,7 +212,7 @@ func (p *parser) readDaemonSettings(top member) {
 	}
 }
 
-// readScopes reads which scopes messages need.
+// readScopes reads "scopes", the lines that say which scopes of access tokens messages need, into Config.Scopes.
 func (p *parser) readScopes(m member) {
 	all, _ := p.elements(m, `an array of lines, such as ["tools/call delete_* -> admin"]`)
 	for _, e := range all {
@@ -228,7 +230,8 @@ func (p *parser) readScopes(m member) {
 	}
 }
 
-// daemonFlags are, by their normalized spelling, settings that people may look for here, and the flags that set them.
+// daemonFlags are keys that people may write into the file, though only a flag can say it, each with that flag. The keys are
+// normalized (nearest.Normalize).
 var daemonFlags = map[string]string{
 	"listen": "--listen", "host": "--host", "port": "--port", "unixmode": "--unix-mode",
 	"tlscert": "--tls-cert", "tlskey": "--tls-key", "tlsclientca": "--tls-client-ca",
@@ -241,7 +244,8 @@ var daemonFlags = map[string]string{
 	"loglevel": "--log-level", "logformat": "--log-format",
 }
 
-// suggestKey returns the end of a message: what was probably meant.
+// suggestKey returns the end of a message about a key that is none of known: the one of known that was probably meant, or that
+// the key is to be removed.
 func (p *parser) suggestKey(key string, known []string) string {
 	if similar := nearest.To(key, known); similar != "" {
 		return fmt.Sprintf(": did you mean %q?", similar)
@@ -249,7 +253,7 @@ func (p *parser) suggestKey(key string, known []string) string {
 	return ": remove it"
 }
 
-// readServers reads the object of servers.
+// readServers reads the object of servers, such as "mcpServers", into Config.Servers.
 func (p *parser) readServers(top member) {
 	all, ok := p.members(top.value, top.label)
 	if !ok {
@@ -269,8 +273,7 @@ func (p *parser) readServers(top member) {
 	}
 }
 
-// checkName says what is wrong with a server's name, which is a segment of the
-// path under which it is reached.
+// checkName returns what is wrong with a server's name, which is a segment of the path under which the server is reached; "": nothing.
 func checkName(name string) string {
 	switch {
 	case name == "":
@@ -289,7 +292,7 @@ func checkName(name string) string {
 	return ""
 }
 
-// suggestName proposes a name that is similar and allowed.
+// suggestName returns the end of a message about a server's name that is not allowed: a similar name that is.
 func suggestName(name string) string {
 	name = strings.Trim(strings.Map(func(r rune) rune {
 		if strings.ContainsRune(`/\%?# `, r) || r < ' ' {

@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// A Problem is one thing to know about a place in a file.
+// A Problem is a mistake or a notice about a place in a file.
 type Problem struct {
-	File   string // as it was named
-	Line   int    // from 1
-	Column int    // from 1, in characters
+	File   string // the file as the user has named it; one that the configuration file names, by its absolute path
+	Line   int    // the number of the line, from 1
+	Column int    // the number of the character in the line, from 1
 	Text   string // what is wrong and what would be right
 }
 
@@ -27,7 +27,7 @@ func (p Problem) String() string {
 // it names come last.
 type Problems []Problem
 
-// Error returns one line for each.
+// Error returns one line for each mistake.
 func (p Problems) Error() string {
 	lines := make([]string, len(p))
 	for i := range p {
@@ -36,7 +36,7 @@ func (p Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// sorted returns problems in the order of the file.
+// sorted sorts problems by their places, those of other files than file at the end, and removes those that are there twice.
 func sorted(problems []Problem, file string) []Problem {
 	other := func(p Problem) int {
 		if p.File == file {
@@ -50,7 +50,7 @@ func sorted(problems []Problem, file string) []Problem {
 	return slices.Compact(problems)
 }
 
-// rootCause strips the operation and the path from an error that names a file.
+// rootCause returns the error inside of an *fs.PathError, without the operation and the path; any other error as it is.
 func rootCause(err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {
@@ -59,7 +59,7 @@ func rootCause(err error) error {
 	return err
 }
 
-// printableName makes a name safe to print, and short.
+// printableName returns a name in quotes, escaped and cut to 60 characters, so that messages can show it.
 func printableName(name string) string {
 	if runes := []rune(name); len(runes) > 60 {
 		name = string(runes[:60]) + "..."

@@ -15,13 +15,13 @@ import (
 
 // A serverDraft is a server while it is read.
 type serverDraft struct {
-	server      *Server
-	members     map[string]member // by what they mean, see keyAliases
-	ownSettings []string          // settings that the server itself has
-	transport   string            // of its type: stdio, http, sse, ws, socket, or "" if it has none
+	server      *Server           // what was read so far
+	members     map[string]member // its keys, by what they stand for (keyAliases); also "mcp-bridge", and "headerFile" in it
+	ownSettings []string          // the keys of its own "mcp-bridge", as opposed to those of "defaults"
+	transport   string            // what its "type" means: stdio, http, sse, ws or socket; "": it has none, or any that has a URL
 }
 
-// readServer reads one server.
+// readServer reads one server, whose name is the key of m and whose keys are in its value.
 func (p *parser) readServer(m member) Server {
 	s := Server{Name: m.key, Settings: p.defaults}
 	all, ok := p.knownMembers(m.value, "the server "+m.label)
@@ -72,7 +72,7 @@ func (p *parser) readServer(m member) Server {
 	return s
 }
 
-// classifyKeys puts the keys of a server where they belong.
+// classifyKeys puts the keys of a server into d.members, and records what is to say about those that are not known.
 func (p *parser) classifyKeys(d *serverDraft, all []member) {
 	for _, m := range all {
 		meaning := keyAliases[m.key]
@@ -96,13 +96,15 @@ func (p *parser) classifyKeys(d *serverDraft, all []member) {
 	}
 }
 
+// equalValues reports whether two values are the same string, number, boolean or null. Objects and arrays are never equal.
 func equalValues(a, b hujson.Value) bool {
 	x, ok := a.Value.(hujson.Literal)
 	y, ok2 := b.Value.(hujson.Literal)
 	return ok && ok2 && x.String() == y.String()
 }
 
-// readDisabled reads "disabled" and its opposites.
+// readDisabled returns whether the server is disabled, as "disabled" says it, or its opposites "enabled" and "isActive". If two of them
+// contradict each other, that is recorded as a mistake.
 func (p *parser) readDisabled(d *serverDraft) bool {
 	off := func(m member) (disabled bool) {
 		p.boolean(m, &disabled)
@@ -119,7 +121,7 @@ func (p *parser) readDisabled(d *serverDraft) bool {
 	return disabled
 }
 
-// readBridgeSettings reads the bridge's own settings of a server.
+// readBridgeSettings reads the "mcp-bridge" of a server: the bridge's own settings for it.
 func (p *parser) readBridgeSettings(d *serverDraft, bridgeMember member) {
 	all, ok := p.knownMembers(bridgeMember.value, bridgeMember.label)
 	if !ok {
@@ -140,7 +142,7 @@ func (p *parser) readBridgeSettings(d *serverDraft, bridgeMember member) {
 	}
 }
 
-// readType reads "type". Where nobody asks for more, it says which transport is
+// readType reads "type" into d.transport. If the server has no setting "transport" of its own, its type also decides which transport is
 // tried first.
 func (p *parser) readType(d *serverDraft) {
 	m, ok := d.members["type"]
@@ -175,7 +177,7 @@ func (p *parser) readType(d *serverDraft) {
 	}
 }
 
-// readCommand reads how a child process is started.
+// readCommand reads the keys that say how a server's process is started: command, args, env, envFile and cwd.
 func (p *parser) readCommand(d *serverDraft) {
 	s, m := d.server, d.members["command"]
 	if d.transport != "" && d.transport != "stdio" {
@@ -212,7 +214,7 @@ func (p *parser) readCommand(d *serverDraft) {
 	}
 }
 
-// unexpandedText returns a string as it stands in the file if it has variables, else "".
+// unexpandedText returns the value of m as it stands in the file if it is a string with ${...}, else "".
 func unexpandedText(m member) string {
 	literal, _ := m.value.Value.(hujson.Literal)
 	if m.value.Value.Kind() != '"' || !strings.Contains(literal.String(), "${") {
@@ -221,6 +223,8 @@ func unexpandedText(m member) string {
 	return literal.String()
 }
 
+// commandExists reports whether there is a file at the path of a command; one that is relative begins in dir. It is false where other
+// files are not read (parser.readFile is nil).
 func (p *parser) commandExists(command, dir string) bool {
 	if p.readFile == nil {
 		return false
@@ -232,7 +236,8 @@ func (p *parser) commandExists(command, dir string) bool {
 	return err == nil
 }
 
-// readArgs reads the arguments of a command, which has the variables env of its own.
+// readArgs appends the arguments of a command to dst, with variables expanded. env are the environment variables that the file sets for
+// the command.
 func (p *parser) readArgs(m member, env map[string]string, dst *[]string) {
 	all, ok := p.elements(m, `an array of strings, such as ["-y", "package"]`)
 	if !ok {
@@ -267,8 +272,8 @@ func (p *parser) readArgument(m member, env map[string]string) (text string, ok 
 	}, m, "a string in quotes")
 }
 
-// readEnv reads variables into env. A number is taken as it is spelled, as VS Code
-// does it.
+// readEnv reads the object of environment variables of a server into env, with variables in their values expanded. A number is taken as
+// it is spelled, as VS Code does it.
 func (p *parser) readEnv(m member, env map[string]string) {
 	all, ok := p.members(m.value, m.label)
 	if !ok {
@@ -296,7 +301,7 @@ func (p *parser) readEnv(m member, env map[string]string) {
 	}
 }
 
-// readRemote reads how a server is connected to.
+// readRemote reads the keys that say how a remote server is reached: its URL and headers.
 func (p *parser) readRemote(d *serverDraft) {
 	s, m := d.server, d.members["url"]
 	if text, ok := p.expandText(m, "the server's URL in quotes"); ok {
@@ -324,7 +329,7 @@ func (p *parser) readRemote(d *serverDraft) {
 	}
 }
 
-// readHeaders reads an object of headers.
+// readHeaders reads an object of HTTP headers into header, in place of values that were there, with variables expanded.
 func (p *parser) readHeaders(m member, header http.Header) {
 	all, ok := p.members(m.value, m.label)
 	if !ok {
@@ -355,17 +360,18 @@ func (p *parser) readHeaders(m member, header http.Header) {
 	}
 }
 
+// isControl reports whether r is a control character other than a tab.
 func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
-// isToken reports whether s can be the name of a header.
+// isToken reports whether s can be the name of an HTTP header.
 func isToken(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", r))
 	})
 }
 
-// readPath reads the path of a file or directory. A relative one starts where the
-// configuration file is.
+// readPath returns the path of a file or directory, with variables expanded; a relative one begins in the folder of the
+// configuration file. false: it cannot be used, which is recorded as a mistake, or it is empty.
 func (p *parser) readPath(m member) (string, bool) {
 	text, ok := p.expandText(m, "a path in quotes")
 	if !ok || text == "" {
@@ -380,13 +386,13 @@ func (p *parser) readPath(m member) (string, bool) {
 // shellVariable matches a text that ends with a variable of a shell without braces, which expand leaves alone.
 var shellVariable = lazyregexp.New(`(^|[\s=])\$[A-Za-z_][A-Za-z0-9_]*$`)
 
-// expandText returns a string with variables replaced. ok is false when it
-// cannot be used; that is recorded then.
+// expandText returns the value of m, which must be a string, with variables (${NAME}) replaced. ok is false if that is not possible: why
+// is recorded. want is what to write, for the message that it is no string.
 func (p *parser) expandText(m member, want string) (text string, ok bool) {
 	return p.expandTextWith(p.lookup, m, want)
 }
 
-// expandTextWith is expandText with the values of variables that lookup returns.
+// expandTextWith does what expandText does, with the values of variables that lookup returns.
 func (p *parser) expandTextWith(lookup func(string) (string, bool), m member, want string) (text string, ok bool) {
 	raw, ok := p.text(m, want)
 	if !ok {
@@ -413,7 +419,7 @@ func (p *parser) expandTextWith(lookup func(string) (string, bool), m member, wa
 	return text, true
 }
 
-// noteWithoutEffect tells about keys that mean nothing for the kind of server.
+// noteWithoutEffect records notices about keys of a server that have no effect, because it has a command (isCommand), or a URL.
 func (p *parser) noteWithoutEffect(d *serverDraft, isCommand bool) {
 	keys, otherType, reason := []string{"args", "env", "envFile", "cwd"}, "command", "a URL"
 	if isCommand {
@@ -432,7 +438,7 @@ func (p *parser) noteWithoutEffect(d *serverDraft, isCommand bool) {
 	}
 }
 
-// isEmptyValue reports whether a value says nothing. Programs write such keys.
+// isEmptyValue reports whether a value is an empty string, object or array, as programs write it for keys that are not used.
 func isEmptyValue(v hujson.Value) bool {
 	switch value := v.Value.(type) {
 	case *hujson.Object:

@@ -18,18 +18,18 @@ import (
 // said about it: how it is read, and what the manual and the schema say. It is named as
 // its flag is.
 type setting struct {
-	key        string
-	flag       string // without "--"; "" if it has none
-	serverType string // "command" or "url": it has an effect on such a server only; "" for both
-	doc        string // in the manual and, without the code quotes, in the schema
+	key        string // the key in the file
+	flag       string // the flag of the same meaning, without "--"; "": there is none
+	serverType string // "command" or "url": the setting has an effect on a server with a command, or with a URL, only; "": on both
+	doc        string // what the manual and, without the code quotes, the schema say of it
 
-	fieldOf func(s *Settings) any                  // a pointer, whose type says how the value is spelled
-	values  []string                               // of a string: nothing else may be written; nil: see read
-	min     int                                    // of an int, and 1 of a duration that must not be 0
-	read    func(p *parser, s *Settings, m member) // where the field's type does not say how to
+	fieldOf func(s *Settings) any                  // returns a pointer to the setting's field of s, whose type says how the value is spelled
+	values  []string                               // the values that a string may have; nil: the field is no string, or read reads it
+	min     int                                    // the smallest value of an int; of a duration, 1 if it must not be 0
+	read    func(p *parser, s *Settings, m member) // reads the value into s where the type of the field does not say how; nil: it does
 }
 
-// settings are all of them, in the order of the manual.
+// settings are the keys of "defaults" and of a server's "mcp-bridge", in the order of the manual.
 var settings = []setting{
 	{key: "isolation", flag: "isolation", fieldOf: func(s *Settings) any { return &s.Isolation }, values: isolations,
 		doc: "which clients share a process"},
@@ -94,11 +94,10 @@ var serverOnlySettings = []setting{
 	{key: "description", doc: "as the server's own, and wins over it. One server only"},
 }
 
-// The values of keys that have no other.
 var (
-	transportModes = []string{"http-first", "sse-first", "http-only", "sse-only"}
-	isolations     = []string{"auto", "session", "principal", "shared", "request"}
-	protocols      = []string{"auto", "legacy", "modern"}
+	transportModes = []string{"http-first", "sse-first", "http-only", "sse-only"}  // the values that "transport" may have
+	isolations     = []string{"auto", "session", "principal", "shared", "request"} // the values that "isolation" may have
+	protocols      = []string{"auto", "legacy", "modern"}                          // the values that "protocol" and "clientProtocol" may have
 )
 
 // findSetting returns the one of settings with this key; nil: there is none. It does not look among serverOnlySettings.
@@ -109,7 +108,7 @@ func findSetting(key string) *setting {
 	return nil
 }
 
-// readInto reads a value.
+// readInto reads the value of m, whose key is that of the setting, into the setting's field of s. A value that is wrong is recorded as a mistake.
 func (set *setting) readInto(p *parser, s *Settings, m member) {
 	if set.read != nil {
 		set.read(p, s, m)
@@ -133,7 +132,7 @@ func (set *setting) readInto(p *parser, s *Settings, m member) {
 	}
 }
 
-// Flags returns the flags of which the settings are the keys, by key.
+// Flags returns, for each key of "defaults", the flag of the same meaning, without "--". Keys without such a flag are left out.
 func Flags() map[string]string {
 	flags := map[string]string{}
 	for _, set := range settings {
@@ -144,7 +143,7 @@ func Flags() map[string]string {
 	return flags
 }
 
-// readSetting reads one of settings.
+// readSetting reads a key of "defaults" or of a server's "mcp-bridge" into s. A key that is none of settings is recorded as a mistake.
 func (p *parser) readSetting(s *Settings, m member) {
 	if set := findSetting(m.key); set != nil {
 		set.readInto(p, s, m)
@@ -162,6 +161,7 @@ func (p *parser) readSetting(s *Settings, m member) {
 	p.errorf(m.offset, `%s is not a setting of the bridge%s`, m.label, p.suggestKey(m.key, settingNames()))
 }
 
+// settingNames returns the sorted keys that a server's "mcp-bridge" may have.
 func settingNames() []string {
 	var names []string
 	for _, set := range slices.Concat(settings, serverOnlySettings) {
@@ -171,15 +171,16 @@ func settingNames() []string {
 	return names
 }
 
-// wrongType records that a value has another type than it must have; want
-// says what to write.
+// wrongType records the mistake that the value of m has another type than it must have; want is what to write.
 func (p *parser) wrongType(m member, want string) {
 	p.errorf(m.value.StartOffset, "%s is %s: write %s", m.label, typeName(m.value), want)
 }
 
+// isNull reports whether a value is the JSON null.
 func isNull(v hujson.Value) bool { return v.Value.Kind() == 'n' }
 
-// text returns a string as it stands in the file.
+// text returns the value of m, which must be a string, without expanding variables. ok is false if it is none: that is recorded as a
+// mistake, with want as what to write.
 func (p *parser) text(m member, want string) (string, bool) {
 	if m.value.Value.Kind() != '"' {
 		p.wrongType(m, want)
@@ -188,6 +189,7 @@ func (p *parser) text(m member, want string) (string, bool) {
 	return m.value.Value.(hujson.Literal).String(), true
 }
 
+// boolean reads true or false into dst. Anything else is recorded as a mistake, and leaves dst as it is.
 func (p *parser) boolean(m member, dst *bool) {
 	switch m.value.Value.Kind() {
 	case 't':
@@ -199,6 +201,7 @@ func (p *parser) boolean(m member, dst *bool) {
 	}
 }
 
+// integer reads a whole number of at least minimum into dst. Anything else is recorded as a mistake, and leaves dst as it is.
 func (p *parser) integer(m member, minimum int, dst *int) {
 	want := fmt.Sprintf("a whole number, %d or more, without quotes", minimum)
 	if m.value.Value.Kind() != '0' {
@@ -213,6 +216,8 @@ func (p *parser) integer(m member, minimum int, dst *int) {
 	*dst = n
 }
 
+// duration reads a duration with its unit, such as "30s", into dst. Anything else, also a negative one, is recorded as a mistake, and
+// leaves dst as it is.
 func (p *parser) duration(m member, dst *time.Duration) {
 	const want = `a duration with its unit in quotes, such as "500ms", "30s", "5m" or "1h30m"`
 	if m.value.Value.Kind() == '0' {
@@ -240,7 +245,7 @@ func (p *parser) duration(m member, dst *time.Duration) {
 	}
 }
 
-// positiveDuration reads a duration that is not 0.
+// positiveDuration reads a duration as duration does; 0 is a mistake, too.
 func (p *parser) positiveDuration(m member, dst *time.Duration) {
 	d := *dst
 	if p.duration(m, &d); d == 0 {
@@ -250,7 +255,8 @@ func (p *parser) positiveDuration(m member, dst *time.Duration) {
 	*dst = d
 }
 
-// size reads a number of bytes: a number, or a string with a unit.
+// size reads a number of bytes, a number or a string with a unit such as "64MiB", into dst. Anything else, also 0, is recorded as a
+// mistake, and leaves dst as it is.
 func (p *parser) size(m member, dst *int) {
 	const want = `a number of bytes, or one with a unit in quotes: "64MiB" (KiB, MiB, GiB)`
 	var text string
@@ -278,6 +284,7 @@ func (p *parser) size(m member, dst *int) {
 	*dst = n * unit
 }
 
+// oneOf reads a string that must be one of values into dst. Anything else is recorded as a mistake, and leaves dst as it is.
 func (p *parser) oneOf(m member, dst *string, values ...string) {
 	want := `"` + strings.Join(values, `", "`) + `"`
 	text, ok := p.text(m, "one of "+want)
@@ -291,8 +298,8 @@ func (p *parser) oneOf(m member, dst *string, values ...string) {
 	*dst = text
 }
 
-// elements returns the elements of an array as members, so that they can be
-// read as values of keys are.
+// elements returns the elements of m's value, an array, as members, so that they can be read as values of keys are. ok is false if the
+// value is no array: that is recorded as a mistake, with want as what to write.
 func (p *parser) elements(m member, want string) (all []member, ok bool) {
 	array, ok := m.value.Value.(*hujson.Array)
 	if !ok {
@@ -305,8 +312,7 @@ func (p *parser) elements(m member, want string) (all []member, ok bool) {
 	return all, true
 }
 
-// readGlobs reads patterns of tool names. They take the place of those of the
-// defaults.
+// readGlobs reads an array of patterns of tool names into dst, in place of those that were there.
 func (p *parser) readGlobs(m member, dst *[]string) {
 	const want = `an array of patterns, such as ["read_*"]`
 	all, ok := p.elements(m, want)
@@ -328,8 +334,8 @@ func (p *parser) readGlobs(m member, dst *[]string) {
 	*dst = list
 }
 
-// readPassEnv reads which of the bridge's own variables a child gets: what
-// --pass-env takes, or an array of its items.
+// readPassEnv reads into dst which of the bridge's own environment variables a child gets, in the form of --pass-env: a string in this
+// form, or an array of its items.
 func (p *parser) readPassEnv(m member, dst *string) {
 	const want = `"safe", "all", "none", or names of variables: "safe,LANG"`
 	items := []member{m}

@@ -9,8 +9,7 @@ import (
 	"github.com/tailscale/hujson"
 )
 
-// maxBrackets bounds the objects and arrays of a file, and so how deep they
-// are nested: the syntax parser recurses.
+// maxBrackets is how many objects and arrays a file may have. So it also bounds how deeply they are nested: the syntax parser recurses.
 const maxBrackets = 50_000
 
 // parseSyntax parses JSON with comments and trailing commas. If ok is false, the
@@ -43,7 +42,7 @@ func (p *parser) parseSyntax() (root hujson.Value, ok bool) {
 	return root, false
 }
 
-// explainSyntaxError says what is wrong with the syntax at an offset.
+// explainSyntaxError returns what is wrong with the syntax at an offset, in our words. err is the text of the syntax parser's error.
 func (p *parser) explainSyntaxError(offset int, err string) string {
 	if len(bytes.TrimSpace(p.data)) == 0 {
 		return `the file is empty: write {"mcpServers": {}}`
@@ -73,6 +72,7 @@ func (p *parser) explainSyntaxError(offset int, err string) string {
 	return fmt.Sprintf("found %q, which cannot stand here", found)
 }
 
+// invalidUTF8 returns the offset of the first byte that is not valid UTF-8.
 func invalidUTF8(data []byte) int {
 	at := 0
 	for at < len(data) {
@@ -85,7 +85,7 @@ func invalidUTF8(data []byte) int {
 	return at
 }
 
-// lineStarts returns the offset of each line.
+// lineStarts returns the offset at which each line of data begins.
 func lineStarts(data []byte) []int {
 	starts := []int{0}
 	for i, c := range data {
@@ -96,7 +96,7 @@ func lineStarts(data []byte) []int {
 	return starts
 }
 
-// typeName says of what type a value is.
+// typeName returns what messages call the type of a JSON value, such as "an object".
 func typeName(v hujson.Value) string {
 	switch v.Value.Kind() {
 	case '{':

@@ -9,12 +9,11 @@ import (
 	"strings"
 )
 
-// maxSocketPath is what fits into the address of a Unix socket everywhere.
+// maxSocketPath is how many bytes the path of a Unix socket may have on every system.
 const maxSocketPath = 103
 
-// checkURL returns the URL of a server as the rest of the program takes it and
-// what kind of server it is: http, ws or socket. mistake says what is wrong with
-// it and shows nothing of it: it may hold a key.
+// checkURL returns the URL of a server as the rest of the program takes it, with an absolute path of a Unix socket, and its kind:
+// http, ws or socket. mistake is what is wrong with the URL, "": nothing; it shows nothing of the URL, which may hold a key.
 func (p *parser) checkURL(text string) (address, kind, mistake string) {
 	const schemes = "must begin with http://, https://, ws://, wss://, unix: or tcp:"
 	if path, ok := strings.CutPrefix(text, "unix:"); ok {

@@ -29,26 +29,28 @@ type eraRequest interface {
 	reply(result any, err error)
 }
 
-// toolError is an error that a model is meant to read: from a tool it becomes a result with isError.
+// toolError is an error that a model is meant to read: the answer to tools/call is a result with isError then.
 type toolError struct{ message string }
 
+// Error returns the message.
 func (e *toolError) Error() string { return e.message }
 
-// Question is something that only the client can answer.
+// Question is something that only the client can answer: it becomes a request to a legacy client, and an entry of inputRequests to a
+// modern one.
 //
 // In a modern request the function of the call (Tool.Run, say) runs from its beginning in every round, with the
 // answers that are known by then. So before its last question it must change nothing,
 // and it must ask the same questions under the same keys.
 type Question struct {
-	Key    string // names the question among those of a request
+	Key    string // tells the question from others of the same request
 	Method string // elicitation/create with a form, sampling/createMessage or roots/list
-	Params any
+	Params any    // the params of Method
 
-	// Stateless: in a modern request no requestState is given out, and the answer is taken without one.
+	// Stateless says that a modern client gets no requestState with the question, and that its answer is taken without one.
 	Stateless bool
 }
 
-// Elicit is a question to the user: a form, whose schema can be any that encodes as one.
+// Elicit returns a question to the user: a form. schema may be any value whose JSON is a schema.
 func Elicit(key, message string, schema any) Question {
 	return Question{Key: key, Method: "elicitation/create", Params: struct {
 		Message string `json:"message"`
@@ -56,7 +58,7 @@ func Elicit(key, message string, schema any) Question {
 	}{message, schema}}
 }
 
-// Sample is a question to the client's model. The system prompt may be "".
+// Sample returns a question to the client's model (sampling). system is the system prompt; "": none.
 func Sample(key, prompt, system string, maxTokens int) Question {
 	return Question{Key: key, Method: "sampling/createMessage", Params: struct {
 		Messages     []Message `json:"messages"`
@@ -65,7 +67,7 @@ func Sample(key, prompt, system string, maxTokens int) Question {
 	}{[]Message{{"user", Text(prompt)}}, system, maxTokens}}
 }
 
-// Roots is the question for the client's roots.
+// Roots returns the question for the client's roots.
 func Roots(key string) Question {
 	return Question{Key: key, Method: "roots/list", Params: struct{}{}}
 }
@@ -73,15 +75,16 @@ func Roots(key string) Question {
 // missingCapability is the error that the client has not declared a capability that a question
 // needs.
 type missingCapability struct {
-	capability string
-	data       map[string]any // of the error response in 2026-07-28
+	capability string         // the name of the capability
+	data       map[string]any // the data of the error response to a modern request
 }
 
+// Error returns a text that names the capability.
 func (e *missingCapability) Error() string {
 	return "the client has not declared the capability " + e.capability
 }
 
-// checkCapability returns a *missingCapability if a client cannot answer a question.
+// checkCapability returns a *missingCapability if the client has not declared the capability that the question needs; else nil.
 func (q Question) checkCapability(client clientInfo) error {
 	capability, subcapabilities, ok := "roots", map[string]any{}, true
 	switch q.Method {
@@ -102,10 +105,10 @@ func (q Question) checkCapability(client clientInfo) error {
 // goroutine of its own.
 type Call struct {
 	s       *session
-	request eraRequest      // asks, logs and replies as its era does
+	request eraRequest      // the request: it asks, logs and replies as its era does
 	ctx     context.Context // done when the request is cancelled, or the session is over
-	token   jsonrpc.ID      // progress token, zero if the client wants no progress
-	meta    json.RawMessage // params._meta; nil: there is none
+	token   jsonrpc.ID      // the progress token, zero if the client wants no progress
+	meta    json.RawMessage // the _meta of the request; nil: there is none
 }
 
 // start runs the job of a request in a goroutine, and replies with what that returns, unless the request is cancelled. It is called
@@ -135,8 +138,8 @@ func (s *session) start(m jsonrpc.Message, req eraRequest, job func(c *Call, par
 // Can reports whether the client has declared that it can answer a question.
 func (c *Call) Can(q Question) bool { return q.checkCapability(c.request.client()) == nil }
 
-// Ask returns the client's answers to the questions, in their order. The caller returns
-// an error as it is: in a modern request it may have the questions in it.
+// Ask asks the client, and returns the answers in the order of the questions. It is an error if the client does not answer, or
+// cannot. The caller returns an error as it is: in a modern request it may be how the questions reach the client.
 func (c *Call) Ask(questions ...Question) ([]json.RawMessage, error) {
 	for _, q := range questions {
 		if err := q.checkCapability(c.request.client()); err != nil {
@@ -146,7 +149,7 @@ func (c *Call) Ask(questions ...Question) ([]json.RawMessage, error) {
 	return c.request.ask(c.ctx, questions)
 }
 
-// Wait waits for d, or until the call is cancelled: then it returns the error of ctx.
+// Wait waits for d and returns nil. If the call is cancelled or the session ends before, it returns the error of the call's ctx.
 func (c *Call) Wait(d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -187,7 +190,8 @@ func (c *Call) NotifyListChanged(kind string) bool {
 	return c.s.publish("notifications/"+kind+"/list_changed", nil, func(l *listen) bool { return l.wantsList(kind) })
 }
 
-// notifyUpdated is NotifyListChanged for a resource that has changed.
+// notifyUpdated tells the legacy session and the subscriptions that have subscribed to a resource that it has changed; it reports
+// whether there are any.
 func (c *Call) notifyUpdated(uri string) bool {
 	return c.s.publish("notifications/resources/updated", map[string]string{"uri": uri},
 		func(l *listen) bool { return slices.Contains(l.URIs, uri) })

@@ -32,11 +32,11 @@ import (
 
 // Defaults and limits.
 const (
-	defaultDrain    = time.Second
-	defaultPageSize = 8                // so that the lists of tools and resources have two pages
-	askTimeout      = 10 * time.Minute // for an answer of the client: a person may have to give it
-	maxCalls        = 256              // calls in progress per session
-	maxListens      = 64               // subscriptions/listen open per session
+	defaultDrain    = time.Second      // how long calls in progress may go on after the client's end of input, where Server.Drain is 0
+	defaultPageSize = 8                // how many rows of a list one answer has where Server.PageSize is 0: so the lists of tools and resources have two pages
+	askTimeout      = 10 * time.Minute // how long a legacy client may take to answer a question: a person may have to answer it
+	maxCalls        = 256              // how many calls may be in progress in a session; a further one is answered with an error
+	maxListens      = 64               // how many receivers of notifications a session may have: its open subscriptions/listen, and the legacy session
 )
 
 // Server is the demo server. The zero value works. It is immutable while in
@@ -61,16 +61,15 @@ type Server struct {
 	// PageSize is how many rows of a list one answer has; zero means 8.
 	PageSize int
 
-	// What the server has besides the demo's own.
-	Tools     []*Tool
-	Prompts   []*Prompt
-	Resources []*Resource // and templates
+	Tools     []*Tool     // the tools that the server has besides the demo's own
+	Prompts   []*Prompt   // the prompts that the server has besides the demo's own
+	Resources []*Resource // the resources and resource templates that the server has besides the demo's own
 
 	onNegotiated func(revision string) // is told the revision that initialize has agreed on; nil: nobody is
 }
 
-// Serve is the demo server as a process: it reads messages line by line from r
-// and writes them to w until r ends, and then returns nil (see [Server.ServeConn]).
+// Serve runs the demo server as a process: it reads messages line by line from r
+// and writes its own to w until r ends, and then returns nil (see [Server.ServeConn]).
 // What is no valid message is answered as JSON-RPC wants it. The tool "crash"
 // ends the process.
 //
@@ -80,7 +79,8 @@ func Serve(ctx context.Context, r io.Reader, w io.Writer, stderr io.Writer) erro
 	return (&Server{Stderr: stderr, Exit: os.Exit}).Serve(ctx, r, w)
 }
 
-// Serve is the function Serve for this server. The tool "crash" ends the process only if Exit does.
+// Serve serves one client whose messages stand in lines: it reads them from r and writes its own to w until r ends, and then
+// returns nil (see ServeConn). The tool "crash" ends the process only if Exit does.
 func (srv *Server) Serve(ctx context.Context, r io.Reader, w io.Writer) error {
 	var batches atomic.Bool
 	served := *srv
@@ -145,8 +145,10 @@ func (srv *Server) ServeConn(ctx context.Context, conn bridge.Conn) error {
 // answered, and the client may not read yet.
 type fromClientSink struct{ s *session }
 
+// TrySend always returns false: it takes no message at once.
 func (i fromClientSink) TrySend(jsonrpc.Message) bool { return false }
 
+// Send handles one message from the client.
 func (i fromClientSink) Send(_ context.Context, m jsonrpc.Message) error {
 	i.s.dispatch(m)
 	return nil
@@ -160,20 +162,20 @@ func (i fromClientSink) Send(_ context.Context, m jsonrpc.Message) error {
 type session struct {
 	srv    *Server
 	conn   bridge.Conn
-	ctx    context.Context         // of the session; all messages are sent under it
-	fail   context.CancelCauseFunc // ends the session
+	ctx    context.Context         // done when the session ends; all messages are sent under it
+	fail   context.CancelCauseFunc // ends the session, with an error or errSessionOver
 	eof    chan struct{}           // closed when the client will say nothing more
-	sealer *era.Sealer             // of requestState
+	sealer *era.Sealer             // seals each requestState, so that the client can neither read nor change it
 
-	jobs sync.WaitGroup // goroutines of calls
+	jobs sync.WaitGroup // waits for the goroutines of calls
 
 	mu              sync.Mutex                            // guards the rest; never held while sending or receiving
 	clientInfo      clientInfo                            // of the legacy session; zero until initialize
-	calls           map[jsonrpc.ID]context.CancelFunc     // those in progress; it cancels one
-	pendingRequests map[jsonrpc.ID]chan<- jsonrpc.Message // our requests to the client: each takes one answer
-	lastID          int64                                 // of our requests
-	level           int                                   // of the legacy session (logging/setLevel); an index of era.LogLevels
-	listens         []*listen                             // who is told about changes: the legacy session first
+	calls           map[jsonrpc.ID]context.CancelFunc     // for each call in progress, by the id of its request, what cancels it
+	pendingRequests map[jsonrpc.ID]chan<- jsonrpc.Message // for each of our requests to the client that has no answer yet, the channel that takes it
+	lastID          int64                                 // the id of our last request to the client
+	level           int                                   // the least severe log messages that the legacy session wants (logging/setLevel); an index of era.LogLevels
+	listens         []*listen                             // who is told about changes: the legacy session first, once it is initialized, then the open subscriptions
 }
 
 // send sends one message. If that fails, the session ends. It runs under the session's context and not under

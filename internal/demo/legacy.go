@@ -17,12 +17,14 @@ type legacyRequest struct {
 	method string
 }
 
+// client returns what the client has said of itself in initialize.
 func (f *legacyRequest) client() clientInfo {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.clientInfo
 }
 
+// reply answers the request: with result, which is encoded as JSON, or with err if that is not nil.
 func (f *legacyRequest) reply(result any, err error) {
 	var missing *missingCapability
 	if errors.As(err, &missing) {
@@ -32,7 +34,8 @@ func (f *legacyRequest) reply(result any, err error) {
 	f.respond(f.id, raw, err)
 }
 
-// encodeResult returns a result as JSON, or err. A *toolError of a tool becomes a result with isError.
+// encodeResult returns result as JSON, or err if that is not nil. If method is tools/call, a *toolError is no error but becomes a
+// result with isError.
 func encodeResult(method string, result any, err error) ([]byte, error) {
 	var toolErr *toolError
 	if method == "tools/call" && errors.As(err, &toolErr) {
@@ -44,14 +47,14 @@ func encodeResult(method string, result any, err error) ([]byte, error) {
 	return encode(result)
 }
 
-// Why a question has no answer.
+// Why a legacy client has not answered a question: its input has ended, askTimeout has passed, or the call that has asked was cancelled.
 var (
 	errClientGone = &toolError{"the client has ended its input and can no longer answer"}
 	errAskTimeout = &toolError{"the client did not answer in time"}
 	errCancelled  = &toolError{"the call was cancelled"}
 )
 
-// ask asks one question after another, each by a request.
+// ask asks the client one question after another, each by a request, and returns the results. It stops at the first error.
 func (f *legacyRequest) ask(ctx context.Context, questions []Question) ([]json.RawMessage, error) {
 	var answers []json.RawMessage
 	for _, q := range questions {
@@ -67,8 +70,8 @@ func (f *legacyRequest) ask(ctx context.Context, questions []Question) ([]json.R
 	return answers, nil
 }
 
-// request sends a question to the client and waits for the answer. If it gives up, it cancels the question, and
-// returns a *toolError.
+// request sends a question to the client and waits for the response, which may be an error response. It gives up if the client's
+// input ends, after askTimeout, or when ctx is done: then it cancels the question, and returns a *toolError.
 func (s *session) request(ctx context.Context, q Question) (jsonrpc.Message, error) {
 	raw, err := encode(q.Params)
 	if err != nil {
@@ -124,7 +127,7 @@ func (s *session) handleResponse(m jsonrpc.Message) {
 	}
 }
 
-// refusal returns an error response of the client as an error that a model can read.
+// refusal returns an error response of the client as a *toolError, which a model can read.
 func refusal(m jsonrpc.Message) error {
 	var e struct {
 		Code    int    `json:"code"`

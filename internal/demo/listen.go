@@ -9,12 +9,12 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// listenFilter is what a subscriptions/listen asks for.
+// listenFilter is what a subscriptions/listen asks for: which notifications are wanted.
 type listenFilter struct {
-	Tools     bool     `json:"toolsListChanged,omitempty"`
-	Prompts   bool     `json:"promptsListChanged,omitempty"`
-	Resources bool     `json:"resourcesListChanged,omitempty"`
-	URIs      []string `json:"resourceSubscriptions,omitempty"` // resources whose updates are wanted
+	Tools     bool     `json:"toolsListChanged,omitempty"`      // changes of the list of tools
+	Prompts   bool     `json:"promptsListChanged,omitempty"`    // changes of the list of prompts
+	Resources bool     `json:"resourcesListChanged,omitempty"`  // changes of the list of resources
+	URIs      []string `json:"resourceSubscriptions,omitempty"` // updates of these resources
 }
 
 // wantsList reports whether changes of a list are wanted: "tools", "prompts" or "resources".
@@ -25,12 +25,12 @@ func (f listenFilter) wantsList(kind string) bool {
 // listen is a receiver of notifications about changes: an open subscriptions/listen, or
 // the legacy session, which subscribes to one resource at a time.
 type listen struct {
-	id           jsonrpc.ID // of the subscriptions/listen; zero: it is the legacy session
+	id           jsonrpc.ID // the id of the subscriptions/listen request; zero: it is the legacy session
 	listenFilter            // session.mu guards the URIs of the legacy session
 }
 
-// listen opens a subscription. It is acknowledged before any other notification (MI21), and
-// answered when it ends (endListens). If listen returns an error, the caller answers with that.
+// listen opens the subscription of a subscriptions/listen request, and acknowledges it before any other notification (MI21). The
+// request is answered when the subscription ends (endListens). If listen returns an error, the caller answers with that.
 func (s *session) listen(id jsonrpc.ID, params []byte) error {
 	var p struct {
 		Notifications *listenFilter `json:"notifications"`
@@ -58,7 +58,7 @@ func (s *session) listen(id jsonrpc.ID, params []byte) error {
 	return nil
 }
 
-// notifyListen sends a notification that belongs to a subscription, or to the legacy session.
+// notifyListen sends a notification to one receiver: a subscription, whose id goes into its _meta, or the legacy session. params may be nil.
 func (s *session) notifyListen(l *listen, method string, params any) {
 	var raw []byte
 	if params != nil {
@@ -93,8 +93,8 @@ func (s *session) listenIndex(id jsonrpc.ID) int {
 	return slices.IndexFunc(s.listens, func(l *listen) bool { return l.id == id && !id.IsZero() })
 }
 
-// endListens ends all subscriptions from our side: with a result, and then with
-// the cancellation that another part of the specification wants (ST13).
+// endListens ends all subscriptions from our side: it answers each request with a result, and then sends the cancellation that
+// another part of the specification wants (ST13).
 func (s *session) endListens() {
 	s.mu.Lock()
 	open := s.listens
@@ -110,8 +110,8 @@ func (s *session) endListens() {
 	}
 }
 
-// publish sends a notification to the legacy session if it wants that, and once
-// for each subscription that does. It reports whether any does.
+// publish sends a notification once to each receiver in s.listens, the legacy session or a subscription, of which wants returns true.
+// told reports whether there is any.
 func (s *session) publish(method string, params any, wants func(*listen) bool) (told bool) {
 	s.mu.Lock()
 	listens := slices.Clone(s.listens)
@@ -128,8 +128,8 @@ func (s *session) publish(method string, params any, wants func(*listen) bool) (
 	return told
 }
 
-// subscribe and unsubscribe change about which resources the legacy session is told. It takes only those that
-// there are, so their number is bounded.
+// subscribe answers resources/subscribe: from now on the legacy session is told of updates of that resource. A resource that does not
+// exist is an error, so that the number of subscriptions is bounded.
 func (s *session) subscribe(params []byte) (any, error) {
 	uri, err := uriOf(params)
 	if err == nil && s.srv.resource(uri) == nil {
@@ -142,6 +142,7 @@ func (s *session) subscribe(params []byte) (any, error) {
 	return struct{}{}, nil
 }
 
+// unsubscribe answers resources/unsubscribe: the legacy session is no longer told of updates of that resource.
 func (s *session) unsubscribe(params []byte) (any, error) {
 	uri, err := uriOf(params)
 	if err != nil {
@@ -151,7 +152,7 @@ func (s *session) unsubscribe(params []byte) (any, error) {
 	return struct{}{}, nil
 }
 
-// setURIs takes a URI from those to which the legacy session has subscribed, and adds others.
+// setURIs takes the URI without from the resources to which the legacy session has subscribed, and adds those of with.
 func (s *session) setURIs(without string, with ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,7 +12,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// page returns the result of a list method: the rows that the cursor in params asks for, under key, and the cursor of the next ones.
+// page returns the result of a list method: under key, the PageSize of rows that begin where the cursor in params says, and the cursor of
+// the next ones (nextCursor) if there are any. A cursor that is not one of ours is an error.
 func page[T any](s *session, key string, params []byte, rows []T) (any, error) {
 	var p struct {
 		Cursor *string `json:"cursor"`
@@ -55,9 +56,9 @@ type Prompt struct {
 	Description string     `json:"description"`
 	Arguments   []Argument `json:"arguments,omitempty"`
 
-	Render   func(args map[string]string) []Message `json:"-"`
-	Complete map[string][]string                    `json:"-"` // by argument: the values that complete it
-	Ask      *Question                              `json:"-"` // asked before Render; nil: nothing. Then args has the answer alone, under its Key
+	Render   func(args map[string]string) []Message `json:"-"` // returns the messages of the prompt for these arguments
+	Complete map[string][]string                    `json:"-"` // for each argument, the values that complete it
+	Ask      *Question                              `json:"-"` // what the client is asked before Render, whose args are then the answer alone, under the question's Key; nil: nothing
 }
 
 // Argument is an argument of a prompt.
@@ -68,12 +69,13 @@ type Argument struct {
 	Required    bool   `json:"required"`
 }
 
-// Message is part of a prompt.
+// Message is a message of a prompt, or of a question to the client's model.
 type Message struct {
-	Role    string  `json:"role"`
+	Role    string  `json:"role"` // user or assistant
 	Content Content `json:"content"`
 }
 
+// allPrompts are the demo's own prompts.
 var allPrompts = []*Prompt{
 	{
 		Name: "simple", Title: "A simple prompt",
@@ -100,11 +102,12 @@ var allPrompts = []*Prompt{
 	},
 }
 
+// listPrompts answers prompts/list.
 func (s *session) listPrompts(params []byte) (any, error) {
 	return page(s, "prompts", params, slices.Concat(allPrompts, s.srv.Prompts))
 }
 
-// prompt returns the prompt with a name.
+// prompt returns the prompt with this name; if there is none, an error of invalidParams.
 func (srv *Server) prompt(name string) (*Prompt, error) {
 	for _, p := range slices.Concat(allPrompts, srv.Prompts) {
 		if p.Name == name {
@@ -114,6 +117,7 @@ func (srv *Server) prompt(name string) (*Prompt, error) {
 	return nil, invalidParams(fmt.Sprintf("there is no prompt %.40q", name))
 }
 
+// getPrompt answers prompts/get. If the prompt has a question, it asks the client first.
 func (c *Call) getPrompt(params []byte) (any, error) {
 	var p struct {
 		Name      string            `json:"name"`
@@ -144,20 +148,19 @@ func (c *Call) getPrompt(params []byte) (any, error) {
 	}{found.Description, found.Render(p.Arguments)}, nil
 }
 
-// Resource is a row of resources/list, or of resources/templates/list.
+// Resource is a row of resources/list, or of resources/templates/list, with the content of the resource.
 type Resource struct {
-	URI         string `json:"uri,omitempty"`
-	URITemplate string `json:"uriTemplate,omitempty"` // with {id} in it
+	URI         string `json:"uri,omitempty"`         // "": it is a template
+	URITemplate string `json:"uriTemplate,omitempty"` // with {id} in it; "": it is no template
 	Name        string `json:"name"`
 	Title       string `json:"title"`
 	Description string `json:"description"`
 	MimeType    string `json:"mimeType"`
-	Size        int    `json:"size,omitempty"`
+	Size        int    `json:"size,omitempty"` // in bytes; 0: not said
 
-	// One of these is the content.
-	Text   string                 `json:"-"`
-	Blob   string                 `json:"-"` // in Base64
-	Render func(id string) string `json:"-"` // of a template: returns the text
+	Text   string                 `json:"-"` // the content if it is text
+	Blob   string                 `json:"-"` // the content if it is binary, in Base64; "": it is text
+	Render func(id string) string `json:"-"` // of a template: returns the text of the resource with this id
 
 	IDs []string `json:"-"` // of a template: the ids that it takes, and with which it is completed; nil: it takes any, and completes none
 }
@@ -166,16 +169,17 @@ type Resource struct {
 type Contents struct {
 	URI      string  `json:"uri"`
 	MimeType string  `json:"mimeType"`
-	Text     *string `json:"text,omitempty"`
-	Blob     string  `json:"blob,omitempty"`
+	Text     *string `json:"text,omitempty"` // the content; nil: it is in Blob
+	Blob     string  `json:"blob,omitempty"` // binary content, in Base64; "": it is in Text
 }
 
 const (
-	helloText     = "Hello from the mcp-bridge demo server.\n"
-	listedItems   = 9  // items in resources/list
-	templateItems = 99 // items that the template finds
+	helloText     = "Hello from the mcp-bridge demo server.\n" // the content of demo://hello.txt
+	listedItems   = 9                                          // how many items, demo://item/1 and so on, are in resources/list
+	templateItems = 99                                         // how many items the resource template demo://item/{id} finds
 )
 
+// allResources are the demo's own resources: a text, some items, and a template for all items.
 var allResources = func() []*Resource {
 	template := &Resource{
 		URITemplate: "demo://item/{id}", Name: "item", Title: "Item",
@@ -200,15 +204,17 @@ var allResources = func() []*Resource {
 	return all
 }()
 
-// resourcesOrTemplates returns the resources that have a URI, or those that have a template.
+// resourcesOrTemplates returns the server's resource templates if templates is true, else its resources that have a URI.
 func (srv *Server) resourcesOrTemplates(templates bool) []*Resource {
 	return slices.DeleteFunc(slices.Concat(allResources, srv.Resources), func(r *Resource) bool { return (r.URITemplate != "") != templates })
 }
 
+// listResources answers resources/list.
 func (s *session) listResources(params []byte) (any, error) {
 	return page(s, "resources", params, s.srv.resourcesOrTemplates(false))
 }
 
+// listTemplates answers resources/templates/list.
 func (s *session) listTemplates(params []byte) (any, error) {
 	return page(s, "resourceTemplates", params, s.srv.resourcesOrTemplates(true))
 }
@@ -231,6 +237,7 @@ func (srv *Server) resource(uri string) *Resource {
 	return nil
 }
 
+// readResource answers resources/read, with one part.
 func (s *session) readResource(params []byte) (any, error) {
 	uri, err := uriOf(params)
 	if err != nil {
@@ -247,7 +254,7 @@ func (s *session) readResource(params []byte) (any, error) {
 	return map[string][]Contents{"contents": {part}}, nil
 }
 
-// uriOf returns the member uri of params, which must be there.
+// uriOf returns the member uri of params; an error of invalidParams if there is none.
 func uriOf(params []byte) (string, error) {
 	var p struct {
 		URI string `json:"uri"`
@@ -261,6 +268,7 @@ func uriOf(params []byte) (string, error) {
 	return p.URI, nil
 }
 
+// notFound returns the error for a resource that does not exist.
 func notFound(uri string) error {
 	return &rpcError{code: era.CodeResourceNotFound, message: "resource not found", data: map[string]string{"uri": uri}}
 }
@@ -301,7 +309,7 @@ func (s *session) complete(params []byte) (any, error) {
 	return completion(known, p.Argument.Value), nil
 }
 
-// completion returns the result of completion/complete: the known values that begin with prefix, in upper or lower case.
+// completion returns the result of completion/complete: those of known that begin with prefix, whatever the case of the letters.
 func completion(known []string, prefix string) any {
 	type part struct {
 		Values  []string `json:"values"`

@@ -23,8 +23,7 @@ func isModern(m jsonrpc.Message) bool {
 	return era.IsModernMessage(m)
 }
 
-// serveModern serves one request of 2026-07-28. All that it may rely on is in the
-// request itself (MI23).
+// serveModern serves one request of 2026-07-28. It relies on nothing but the request itself (MI23).
 func (s *session) serveModern(m jsonrpc.Message) {
 	req := &modernRequest{session: s, id: m.ID(), method: m.Method(), params: m.Params(), meta: era.MetaOf(m)}
 	s.mu.Lock()
@@ -67,6 +66,7 @@ func (f *modernRequest) refusal() *era.Refusal {
 	return era.MethodNotFound(f.method)
 }
 
+// discover returns the result of server/discover: supported versions, capabilities and instructions.
 func (s *session) discover() (any, error) {
 	return struct {
 		Versions     []string `json:"supportedVersions"`
@@ -83,23 +83,23 @@ type modernRequest struct {
 	id     jsonrpc.ID
 	method string
 	params []byte
-	meta   era.Meta
+	meta   era.Meta // the _meta of the request, which says who the client is
 
-	state     requestState               // of the rounds before this one
-	binding   string                     // what a requestState is bound to: see requestBinding
-	responses map[string]json.RawMessage // inputResponses, by the Key of the Question; nil: there are none
+	state     requestState               // what the earlier rounds of this request have brought; zero in the first round
+	binding   string                     // what its requestState is bound to (requestBinding)
+	responses map[string]json.RawMessage // the answers in this round (inputResponses), by the Key of their Question; nil: there are none
 }
 
-// requestState is what the member of that name holds, sealed: all that is known of a request
-// whose client was asked for something. The client can neither read nor change
-// it, and can use it for this request only. It may use it twice, which does no harm here.
+// requestState is what the member requestState of results and retries holds, sealed: all that is known of a request whose
+// client was asked for something. The client can neither read nor change it, and can use it for this request only. It may use it
+// twice, which does no harm here.
 type requestState struct {
 	Expires int64                      `json:"expires"` // seconds since 1970
 	Waiting []string                   `json:"waiting"` // keys of the questions that the next round is to answer
-	Answers map[string]json.RawMessage `json:"answers"` // by key
+	Answers map[string]json.RawMessage `json:"answers"` // the answers of all rounds so far, by the keys of the questions
 }
 
-// stateLifetime is how long a requestState is good for.
+// stateLifetime is how long after it was made a requestState is accepted.
 const stateLifetime = 10 * time.Minute
 
 // requestBinding returns a text that is the same for a request and its retries, however they are spelled,
@@ -116,14 +116,14 @@ func requestBinding(method string, params []byte) string {
 	return method + " " + string(sum[:])
 }
 
-// seal returns the requestState for the round after this one.
+// seal returns f.state as text, sealed and valid for stateLifetime: the requestState for the round after this one.
 func (f *modernRequest) seal() string {
 	f.state.Expires = time.Now().Add(stateLifetime).Unix()
 	raw, _ := json.Marshal(f.state) // the answers were read as JSON
 	return f.sealer.Bind(f.binding, string(raw))
 }
 
-// unseal takes a requestState that was made here, for this request, and is not too old.
+// unseal reads a sealed requestState into f.state. It is an error if it was not made in this session, for this request, or is too old.
 func (f *modernRequest) unseal(text string) error {
 	raw, err := f.sealer.Unbind(f.binding, text)
 	if err != nil || json.Unmarshal([]byte(raw), &f.state) != nil || time.Now().Unix() >= f.state.Expires {
@@ -132,6 +132,7 @@ func (f *modernRequest) unseal(text string) error {
 	return nil
 }
 
+// client returns what the client says of itself in the _meta of the request.
 func (f *modernRequest) client() clientInfo {
 	c := clientInfo{Revision: f.meta.Revision(), Info: f.meta.ClientInfo, Capabilities: map[string]json.RawMessage{}}
 	for member := range jsonrpc.Members(f.meta.Capabilities) {
@@ -140,21 +141,23 @@ func (f *modernRequest) client() clientInfo {
 	return c
 }
 
-// wantsLog implements eraRequest. Without logLevel a request takes no log messages (MI18).
+// wantsLog reports whether the request takes log messages of a level, an index of era.LogLevels. Without logLevel in its _meta it
+// takes none (MI18).
 func (f *modernRequest) wantsLog(level int) bool {
 	return f.meta.LogLevel != nil && level >= era.LogRank(f.meta.LogLevel)
 }
 
-// inputRequired is the error that ends a round in which something was asked. reply makes a result of it.
+// inputRequired is the error that ends a round of a modern request in which something was asked. reply answers with an input_required result then.
 type inputRequired struct {
-	questions []Question
-	state     string // requestState, sealed; "": none
+	questions []Question // those that the client is to answer in the next round
+	state     string     // the sealed requestState; "": the result has none
 }
 
+// Error returns a text for the log: no client sees it.
 func (e *inputRequired) Error() string { return "the client is to answer first" }
 
-// readRetry reads what the client sends in a retry: a requestState
-// that we have made for this very request, and answers. Without them it is the first round.
+// readRetry reads requestState and inputResponses, which a client sends when it retries a request with its answers, into f. In
+// the first round there are none. It is an error if they are not valid.
 func (f *modernRequest) readRetry() error {
 	var p struct {
 		State     *string         `json:"requestState"`
@@ -210,7 +213,7 @@ func (f *modernRequest) ask(_ context.Context, questions []Question) ([]json.Raw
 	return nil, &inputRequired{unanswered, f.seal()}
 }
 
-// isAnswerTo reports whether an answer has the shape of a result of method, which is that of a Question.
+// isAnswerTo reports whether an answer has the shape of a result of method, the Method of a Question.
 func isAnswerTo(method string, answer json.RawMessage) bool {
 	var a struct {
 		Action  string          `json:"action"`
@@ -231,6 +234,8 @@ func isAnswerTo(method string, answer json.RawMessage) bool {
 	return a.Roots != nil // roots/list
 }
 
+// reply answers the request: with result, to which it adds what modern results have (resultType, caching, serverInfo), or with
+// err if that is not nil; an *inputRequired becomes a result that asks its questions.
 func (f *modernRequest) reply(result any, err error) {
 	var inputErr *inputRequired
 	kind := "complete"
@@ -254,7 +259,7 @@ func (f *modernRequest) reply(result any, err error) {
 	f.respond(f.id, f.withServerInfo(raw), nil)
 }
 
-// withServerInfo returns a result with serverInfo in its _meta (MI17).
+// withServerInfo returns a result, which is a JSON object, with serverInfo added to its _meta (MI17).
 func (s *session) withServerInfo(result []byte) []byte {
 	info, _ := encode(s.srv.info()) // strings: it can be encoded
 	for member := range jsonrpc.Members(result) {
@@ -265,7 +270,7 @@ func (s *session) withServerInfo(result []byte) []byte {
 	return jsonrpc.With(result, "_meta", jsonrpc.With([]byte("{}"), era.KeyServerInfo, info))
 }
 
-// result returns the result with resultType input_required that asks the questions.
+// result returns the result that asks the client the questions: inputRequests and requestState. resultType is not in it yet.
 func (e *inputRequired) result() any {
 	type request struct {
 		Method string `json:"method"`
@@ -281,7 +286,7 @@ func (e *inputRequired) result() any {
 	}{requests, e.state}
 }
 
-// modernError returns an error with the code that 2026-07-28 has for it (J10).
+// modernError returns err with the code that 2026-07-28 has for it, where that differs from the legacy one (J10).
 func modernError(err error) error {
 	var missing *missingCapability
 	var e *rpcError

@@ -19,35 +19,39 @@ const latestLegacy = "2025-11-25"
 type clientInfo struct {
 	Revision     string                     `json:"protocolVersion"`      // as negotiated, or that of the modern request
 	Info         json.RawMessage            `json:"clientInfo,omitempty"` // name, version and the rest, as sent
-	Capabilities map[string]json.RawMessage `json:"capabilities"`
+	Capabilities map[string]json.RawMessage `json:"capabilities"`         // the capabilities that the client has declared, by name
 }
 
-// rpcError becomes a JSON-RPC error response.
+// rpcError is an error that becomes a JSON-RPC error response.
 type rpcError struct {
-	code    int
-	message string
-	data    any // nil: the response has none
+	code    int    // the code of the response
+	message string // its message
+	data    any    // its data; nil: the response has none
 }
 
+// Error returns the message.
 func (e *rpcError) Error() string { return e.message }
 
+// invalidParams returns an rpcError with the code of invalid params.
 func invalidParams(message string) error {
 	return &rpcError{code: jsonrpc.CodeInvalidParams, message: message}
 }
 
+// invalidRequest returns an rpcError with the code of an invalid request.
 func invalidRequest(message string) error {
 	return &rpcError{code: jsonrpc.CodeInvalidRequest, message: message}
 }
 
-// errIDInUse refuses a request whose id would be ambiguous (J3).
+// errIDInUse is the answer to a request whose id another request in progress has (J3).
 var errIDInUse = invalidRequest("a request with this id is in progress")
 
-// method says how a method is served that both eras have, or the legacy era alone. One of the two is set.
+// method says how a method is served that both eras have, or the legacy era alone. Either handle or job is set.
 type method struct {
-	handle func(s *session, params []byte) (any, error) // at once
-	job    func(c *Call, params []byte) (any, error)    // in a goroutine of its own
+	handle func(s *session, params []byte) (any, error) // returns the result at once
+	job    func(c *Call, params []byte) (any, error)    // returns the result, and runs in a goroutine of its own, as it can take long
 }
 
+// methods are the methods that are served, by name, but for those that only the modern era has.
 var methods = map[string]method{
 	"initialize":               {handle: (*session).initialize},
 	"ping":                     {handle: func(*session, []byte) (any, error) { return struct{}{}, nil }},
@@ -85,7 +89,7 @@ func (s *session) dispatch(m jsonrpc.Message) {
 	}
 }
 
-// serve answers a request that was admitted, or has its job started.
+// serve answers a request whose method is in methods: at once, or by a goroutine that it starts (method.job).
 func (s *session) serve(m jsonrpc.Message, req eraRequest) {
 	if method := methods[m.Method()]; method.handle != nil {
 		req.reply(method.handle(s, m.Params()))
@@ -120,7 +124,8 @@ func (s *session) isIDInUse(id jsonrpc.ID) bool {
 	return called || s.listenIndex(id) >= 0
 }
 
-// handleNotification handles a notification; those we do not know are ignored, as JSON-RPC wants it.
+// handleNotification handles a notification of the client: a cancellation, or a change of its roots, which it answers with a log
+// message. Others are ignored, as JSON-RPC wants it.
 func (s *session) handleNotification(m jsonrpc.Message) {
 	switch m.Method() {
 	case "notifications/cancelled":
@@ -134,6 +139,7 @@ func (s *session) handleNotification(m jsonrpc.Message) {
 	}
 }
 
+// initialize answers initialize: it opens the legacy session, in the revision that was negotiated.
 func (s *session) initialize(params []byte) (any, error) {
 	var p clientInfo
 	if err := decode(params, &p); err != nil {
@@ -161,7 +167,7 @@ func (s *session) initialize(params []byte) (any, error) {
 	}{p.Revision, capabilities, s.srv.info(), instructions}, nil
 }
 
-// negotiate returns the revision asked for if it has an initialize handshake and we know it.
+// negotiate returns the revision that a legacy session gets: the one that the client asks for if it is a legacy one, else latestLegacy.
 func negotiate(requested string) string {
 	if era.IsLegacy(requested) {
 		return requested
@@ -169,7 +175,7 @@ func negotiate(requested string) string {
 	return latestLegacy
 }
 
-// capabilities are what this server can do, in both eras.
+// capabilities are the capabilities that this server declares, in both eras.
 var capabilities = map[string]map[string]bool{
 	"completions": {},
 	"logging":     {},
@@ -178,13 +184,14 @@ var capabilities = map[string]map[string]bool{
 	"tools":       {"listChanged": true},
 }
 
-// implementation is what this server says about itself.
+// implementation is what this server says about itself (serverInfo).
 type implementation struct {
 	Name    string `json:"name"`
 	Title   string `json:"title"`
 	Version string `json:"version"`
 }
 
+// info returns the serverInfo, with the version that Server.Version says, or else that of the build.
 func (srv *Server) info() implementation {
 	version := srv.Version
 	if version == "" {
@@ -193,6 +200,7 @@ func (srv *Server) info() implementation {
 	return implementation{"mcp-bridge-demo", "mcp-bridge demo server", version}
 }
 
+// instructions are the instructions for the client's model, in the results of initialize and server/discover.
 const instructions = "A server to try clients and bridges with. Start with the tools \"echo\" and \"slow\"; " +
 	"the tool \"session\" tells what this server knows about the client. Nothing here reads or changes " +
 	"anything outside this process."
@@ -220,7 +228,7 @@ func (s *session) wantsLog(level int) bool {
 	return level >= s.level
 }
 
-// log sends a log message. level is an index of era.LogLevels.
+// log sends the client a log message (notifications/message), whether or not it wants the level. level is an index of era.LogLevels.
 func (s *session) log(level int, logger string, data any) {
 	s.notify("notifications/message", struct {
 		Level  string `json:"level"`
@@ -229,6 +237,7 @@ func (s *session) log(level int, logger string, data any) {
 	}{era.LogLevels[level], logger, data})
 }
 
+// setLevel answers logging/setLevel: it sets the level of the legacy session.
 func (s *session) setLevel(params []byte) (any, error) {
 	var p struct {
 		Level string `json:"level"`
@@ -271,7 +280,7 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// decode reads params into v; absent params are like {}. The error is that of invalid params.
+// decode reads params into v; absent params are like {}. The error is one of invalidParams.
 func decode(params []byte, v any) error {
 	if params == nil {
 		return nil
@@ -282,7 +291,7 @@ func decode(params []byte, v any) error {
 	return nil
 }
 
-// describeDecodeError says which value has the wrong type, and never the value itself.
+// describeDecodeError returns the text for an error of json.Unmarshal: it says which value has the wrong type, but not the value itself.
 func describeDecodeError(err error) string {
 	var t *json.UnmarshalTypeError
 	switch {

@@ -11,11 +11,11 @@ type Tool struct {
 	Name        string      `json:"name"`
 	Title       string      `json:"title"`
 	Description string      `json:"description"`
-	Input       any         `json:"inputSchema"` // arguments are checked against it if it is a *schema
-	Output      any         `json:"outputSchema,omitempty"`
+	Input       any         `json:"inputSchema"`            // the schema of the arguments, which are checked against it if it is a *schema
+	Output      any         `json:"outputSchema,omitempty"` // the schema of Result.Structured; nil: none
 	Annotations annotations `json:"annotations"`
 
-	// Run makes a call. args is an object, with the defaults of Input filled in if that is a *schema.
+	// Run does what the tool does, and returns the result of the call. args is an object, with the defaults of Input filled in if that is a *schema.
 	Run func(c *Call, args json.RawMessage) (*Result, error) `json:"-"`
 }
 
@@ -28,13 +28,13 @@ type annotations struct {
 }
 
 var (
-	readOnlyTool  = annotations{ReadOnly: true, Idempotent: true}
-	changesServer = annotations{}                  // changes something in this server only
-	asksClient    = annotations{OpenWorld: true}   // asks the client, which may ask anybody
-	endsServer    = annotations{Destructive: true} // ends this server
+	readOnlyTool  = annotations{ReadOnly: true, Idempotent: true} // of a tool that changes nothing
+	changesServer = annotations{}                                 // of a tool that changes something in this server only
+	asksClient    = annotations{OpenWorld: true}                  // of a tool that asks the client, which may ask anybody
+	endsServer    = annotations{Destructive: true}                // of a tool that ends this server
 )
 
-// Typed makes the Run of a Tool of a function whose arguments are a struct.
+// Typed returns a function for Tool.Run that reads the arguments into an A, a struct, and calls f with it.
 func Typed[A any](f func(c *Call, a A) (*Result, error)) func(*Call, json.RawMessage) (*Result, error) {
 	return func(c *Call, raw json.RawMessage) (*Result, error) {
 		var a A
@@ -48,33 +48,33 @@ func Typed[A any](f func(c *Call, a A) (*Result, error)) func(*Call, json.RawMes
 // Result is the result of tools/call.
 type Result struct {
 	Content    []Content `json:"content"`
-	Structured any       `json:"structuredContent,omitempty"`
-	IsError    bool      `json:"isError,omitempty"`
+	Structured any       `json:"structuredContent,omitempty"` // the result as JSON, as Tool.Output describes it; nil: none
+	IsError    bool      `json:"isError,omitempty"`           // the tool has failed, and Content says why
 }
 
 // Content is one block of a result or a prompt message.
 type Content struct {
-	Type     string    `json:"type"`
-	Text     any       `json:"text,omitempty"` // a string, or a json.RawMessage: a string as the client has spelled it
-	Data     string    `json:"data,omitempty"`
-	MimeType string    `json:"mimeType,omitempty"`
-	Resource *Contents `json:"resource,omitempty"`
+	Type     string    `json:"type"`               // text, image, audio or resource
+	Text     any       `json:"text,omitempty"`     // a string, or a json.RawMessage: a string as the client has spelled it
+	Data     string    `json:"data,omitempty"`     // of an image or audio, in Base64
+	MimeType string    `json:"mimeType,omitempty"` // of Data
+	Resource *Contents `json:"resource,omitempty"` // of a block of type resource: the embedded resource
 }
 
-// Text returns a block of text. A json.RawMessage is a string in JSON, which is sent as it is spelled.
+// Text returns a block of text. A json.RawMessage must be a string in JSON, which is sent as it is spelled.
 func Text[T string | json.RawMessage](text T) Content { return Content{Type: "text", Text: text} }
 
-// Textf is a result that is one text, formatted as by fmt.Sprintf.
+// Textf returns a result that is one text, formatted as by fmt.Sprintf.
 func Textf(format string, args ...any) *Result {
 	return &Result{Content: []Content{Text(fmt.Sprintf(format, args...))}}
 }
 
-// Failure is a result with isError: what a model is meant to read and to react to.
+// Failure returns a result with isError, whose text a model is meant to read and to react to.
 func Failure(words string) *Result {
 	return &Result{Content: []Content{Text(words)}, IsError: true}
 }
 
-// Structured is a result that is JSON, also given as text for clients that know no structuredContent.
+// Structured returns a result whose structuredContent is the JSON of v; the same JSON is also its text, for clients that know no structuredContent.
 func Structured(v any) (*Result, error) {
 	raw, err := encode(v)
 	if err != nil {
@@ -83,10 +83,12 @@ func Structured(v any) (*Result, error) {
 	return &Result{Content: []Content{Text(string(raw))}, Structured: json.RawMessage(raw)}, nil
 }
 
+// listTools answers tools/list.
 func (s *session) listTools(params []byte) (any, error) {
 	return page(s, "tools", params, slices.Concat(allTools, s.srv.Tools))
 }
 
+// callTool answers tools/call: it checks the arguments against the tool's schema, and runs the tool.
 func (c *Call) callTool(params []byte) (any, error) {
 	var p struct {
 		Name      string                     `json:"name"`

@@ -8,7 +8,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/era"
 )
 
-// allTools is the table of tools. The most useful come first, for clients that show one page.
+// allTools are the demo's own tools. The most useful come first, for clients that show one page.
 var allTools = []*Tool{
 	{
 		Name: "echo", Title: "Echo",
@@ -110,7 +110,7 @@ var allTools = []*Tool{
 	},
 }
 
-// elicitForm is what "elicit" asks for: one field of each kind.
+// elicitForm is the schema of the form in which the tool "elicit" asks the user: it has one field of each kind.
 var elicitForm = outputSchema(props{
 	"name":   {Type: "string", Title: "Name", Description: "What shall we call you?"},
 	"email":  {Type: "string", Title: "E-mail", Format: "email"},
@@ -119,20 +119,23 @@ var elicitForm = outputSchema(props{
 	"coffee": {Type: "boolean", Title: "Coffee?", Default: true},
 }, "name")
 
-// echoArgs are the arguments of "echo", and its structured result.
+// echoArgs are the arguments of the tool "echo", and its structured result. They are kept as the client has spelled them.
 type echoArgs struct {
-	Message json.RawMessage `json:"message"`
-	Value   json.RawMessage `json:"value,omitempty"`
+	Message json.RawMessage `json:"message"`         // a string
+	Value   json.RawMessage `json:"value,omitempty"` // any JSON value; nil: not given
 }
 
+// echo is the tool "echo": it returns its arguments as the client has spelled them.
 func echo(_ *Call, a echoArgs) (*Result, error) {
 	return &Result{Content: []Content{Text(a.Message)}, Structured: a}, nil
 }
 
+// add is the tool "add": it returns the sum of A and B, as structured content.
 func add(_ *Call, a struct{ A, B float64 }) (*Result, error) {
 	return Structured(map[string]float64{"sum": a.A + a.B})
 }
 
+// slow is the tool "slow": it takes Seconds in all, reports progress after each of its Steps, and ends early when it is cancelled.
 func slow(c *Call, a struct {
 	Steps   int
 	Seconds float64
@@ -147,6 +150,7 @@ func slow(c *Call, a struct {
 	return Textf("done: %d steps in %g seconds", a.Steps, a.Seconds), nil
 }
 
+// logMessage is the tool "log": it sends a log message if the client wants its level, and says whether it did.
 func logMessage(c *Call, a struct{ Level, Message, Logger string }) (*Result, error) {
 	if c.Log(a.Level, a.Logger, a.Message) {
 		return Textf("sent"), nil
@@ -157,10 +161,12 @@ func logMessage(c *Call, a struct{ Level, Message, Logger string }) (*Result, er
 	return Textf("not sent: the client asked for more severe messages only"), nil
 }
 
+// elicit is the tool "elicit": it asks the user to fill in elicitForm, and returns what came back.
 func elicit(c *Call, a struct{ Message string }) (*Result, error) {
 	return askAndShow(c, "the user's answer", Elicit("form", a.Message, elicitForm))
 }
 
+// sample is the tool "sample": it asks the client's model to answer Prompt, and returns what came back.
 func sample(c *Call, a struct {
 	Prompt    string
 	MaxTokens int
@@ -168,11 +174,13 @@ func sample(c *Call, a struct {
 	return askAndShow(c, "the model's answer", Sample("model", a.Prompt, "You are helping to try out an MCP server.", a.MaxTokens))
 }
 
+// listRoots is the tool "roots": it asks the client for its roots, and returns them.
 func listRoots(c *Call, _ struct{}) (*Result, error) {
 	return askAndShow(c, "the client's roots", Roots("roots"))
 }
 
-// askAndShow asks the client a question, and returns the answer as it was sent. what names the answer.
+// askAndShow asks the client a question, and returns a text with the answer as it was sent. what stands in front of the answer, such as
+// "the user's answer".
 func askAndShow(c *Call, what string, q Question) (*Result, error) {
 	answers, err := c.Ask(q)
 	if err != nil {
@@ -181,6 +189,7 @@ func askAndShow(c *Call, what string, q Question) (*Result, error) {
 	return Textf("%s: %s", what, answers[0]), nil
 }
 
+// showSession is the tool "session": it returns what this server knows about the client, and the _meta of the call.
 func showSession(c *Call, _ struct{}) (*Result, error) {
 	return Structured(struct {
 		clientInfo
@@ -188,8 +197,11 @@ func showSession(c *Call, _ struct{}) (*Result, error) {
 	}{c.request.client(), c.meta})
 }
 
+// fail is the tool "fail": its result has isError, with Message as its text.
 func fail(_ *Call, a struct{ Message string }) (*Result, error) { return Failure(a.Message), nil }
 
+// notifyChange is the tool "notify": it notifies the client that a list (Kind) or the resource URI has changed, although nothing has, and says
+// whether anybody listens.
 func notifyChange(c *Call, a struct{ Kind, URI string }) (*Result, error) {
 	switch {
 	case a.Kind != "resource" && !c.NotifyListChanged(a.Kind):
@@ -200,6 +212,8 @@ func notifyChange(c *Call, a struct{ Kind, URI string }) (*Result, error) {
 	return Textf("sent"), nil
 }
 
+// crash is the tool "crash": it writes Message to Server.Stderr and ends the process with Status, without an answer. Without
+// Server.Exit it only reports an error.
 func crash(c *Call, a struct {
 	Status  int
 	Message string

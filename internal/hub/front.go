@@ -17,22 +17,28 @@ import (
 
 // A startPage is what the page at "/" says: to people who open the address of the bridge in a browser, or ask curl for it.
 type startPage struct {
-	Version   string
-	Refused   string // why nothing else is told, and what to do; "": all is told
-	Endpoints []link
-	Servers   []link
-	Snippets  []snippet
-	Links     []link
+	Version   string    // the version of this program
+	Refused   string    // why the page tells nothing else, and what to do; "": it tells all
+	Endpoints []link    // addresses for clients: of the only server, or of the list of servers; and /readyz
+	Servers   []link    // the address of each server, where there are many; nil: clients must authenticate, and the page does not name them
+	Snippets  []snippet // what to write into the configurations of clients
+	Links     []link    // pages to read
 }
 
 // A link is something that has an address.
-type link struct{ Name, Address string }
+type link struct {
+	Name    string // what it is
+	Address string // its URL
+}
 
 // A snippet is what to write into the configuration of a client.
-type snippet struct{ For, Text string }
+type snippet struct {
+	For  string // which kind of client it is for
+	Text string // what to write: JSON
+}
 
-// isStartPage reports whether a request is for the start page: by its path, and because its sender takes what people read.
-// Clients of MCP do not: at a path that is no endpoint they must get a 404.
+// isStartPage reports whether a request is for the start page: by its path, "/" or the path prefix, and because its Accept header takes
+// what people read. Clients of MCP do not take that: at a path that is no endpoint they must get a 404.
 func (h *Hub) isStartPage(r *http.Request, path string) bool {
 	if path != "/" && (path != h.opts.PathPrefix || path == "/servers" && !h.opts.SingleServer) {
 		return false
@@ -44,12 +50,12 @@ func (h *Hub) isStartPage(r *http.Request, path string) bool {
 	return accept == "" || accept == "*/*" || isForPeople(accept)
 }
 
-// isForPeople reports whether an Accept header names what people read.
+// isForPeople reports whether an Accept header names what people read: HTML or plain text.
 func isForPeople(accept string) bool {
 	return strings.Contains(accept, "text/html") || strings.Contains(accept, "text/plain")
 }
 
-// serveStartPage answers with the page. Who has to authenticate and does not is told that, and nothing else: neither which version
+// serveStartPage answers with the start page. A client that must authenticate and does not is told only that: neither which version
 // this is nor which servers there are.
 func (h *Hub) serveStartPage(w http.ResponseWriter, r *http.Request) {
 	known, no := h.opts.Guard.Enter(w, r)
@@ -64,7 +70,7 @@ func (h *Hub) serveStartPage(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// startPageFor returns what a client is told that may come in.
+// startPageFor returns the start page for a client that may come in.
 func (h *Hub) startPageFor(r *http.Request) startPage {
 	base := h.opts.PublicURL
 	if base == "" {
@@ -111,9 +117,11 @@ func (h *Hub) startPageFor(r *http.Request) startPage {
 	return page
 }
 
+// repositoryURL is the address of the project, where the documentation is.
 const repositoryURL = "https://github.com/mcp-bridge/mcp-bridge"
 
-// snippets returns what to write into the file of a client that takes addresses, and of one that starts programs.
+// snippets returns what to write into the configuration of a client that takes addresses, and of one that starts programs, to reach the
+// server name at address. authenticates: clients need a token, which the snippets have a place for.
 func snippets(name, address string, authenticates bool) []snippet {
 	type server struct {
 		Type    string            `json:"type,omitempty"`
@@ -141,7 +149,7 @@ func snippets(name, address string, authenticates bool) []snippet {
 	return []snippet{{"A client that takes an address", text(byURL)}, {"A client that starts programs", text(byCommand)}}
 }
 
-// writeStartPage writes the page: as HTML for browsers, else as text.
+// writeStartPage answers a request with the page: as HTML if its Accept header names that, as browsers' does, else as text.
 func writeStartPage(w http.ResponseWriter, r *http.Request, status int, page startPage) {
 	var body bytes.Buffer
 	header := w.Header()
@@ -160,7 +168,7 @@ func writeStartPage(w http.ResponseWriter, r *http.Request, status int, page sta
 	httpserve.WriteWithDeadline(w, body.Bytes())
 }
 
-// text writes the page as text.
+// text appends the page as text to b.
 func (p startPage) text(b *bytes.Buffer) {
 	if p.Refused != "" {
 		fmt.Fprintf(b, "This is an mcp-bridge: %s\n", p.Refused)
@@ -180,17 +188,18 @@ func (p startPage) text(b *bytes.Buffer) {
 	}
 }
 
+// pageStyle is the CSS of the start page.
 const pageStyle = `body{font:16px/1.5 system-ui,sans-serif;max-width:50em;margin:2em auto;padding:0 1em;color-scheme:light dark}` +
 	`td{padding-right:2em;vertical-align:top}pre{overflow:auto;padding:1em;border:1px solid #8888;border-radius:4px}`
 
-// pageStyleHash lets the browser use pageStyle and no other style.
+// pageStyleHash is the hash of pageStyle for the Content-Security-Policy: with it the browser uses this style and no other.
 var pageStyleHash = func() string {
 	sum := sha256.Sum256([]byte(pageStyle))
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }()
 
-// html writes the page for browsers. Addresses are shown and not linked where a browser has no use for them. It is
-// written without html/template, with which the linker could leave out no method of any type: 4 MB of the program.
+// html appends the page as HTML to b. Addresses are shown and not linked where a browser has no use for them. It does without
+// html/template, with which the linker could leave out no method of any type: 4 MB of the program.
 func (p startPage) html(b *bytes.Buffer) {
 	esc := html.EscapeString
 	b.WriteString(`<!doctype html>

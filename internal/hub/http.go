@@ -13,12 +13,12 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
 )
 
-// ServeHTTP answers one request. Whatever it is for, its client has Options.Deadlines.
+// ServeHTTP answers one request, whatever its path, within Options.Deadlines.
 func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.opts.Observer.ServeHTTP(h.handler, w, r)
 }
 
-// serve answers one request, which has its deadlines.
+// serve answers one request by its path: it gives it to a server's endpoint, or answers it itself. The deadlines are set already.
 func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
 	path := trimSlash(r.URL.Path)
 	at, name := h.find(path)
@@ -67,12 +67,13 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// metadataPath is where clients look for what Options.Metadata has.
+// metadataPath is the path, perhaps with the path of an endpoint behind it, at which clients ask how they are to authenticate
+// (Options.Metadata).
 const metadataPath = "/.well-known/oauth-protected-resource"
 
-// refusePath refuses a request at a path that is no endpoint. endpoint is what find has returned. If that is the
-// name of an endpoint, the refusal is the one that such an endpoint gives: who is not let in must not learn
-// which servers there are.
+// refusePath refuses a request, which is not let in, at a path that is no endpoint. endpoint is what find has returned. If that is the
+// name of an endpoint of MCP, as with an unknown server, the refusal has the form that the endpoint's has: a client that is not let in must not
+// learn which servers there are.
 func refusePath(w http.ResponseWriter, r *http.Request, endpoint string, refusal *access.Refusal) {
 	switch endpoint {
 	case "mcp", "sse", "message":
@@ -82,9 +83,8 @@ func refusePath(w http.ResponseWriter, r *http.Request, endpoint string, refusal
 	}
 }
 
-// notFoundText says where clients should go. HTTP+SSE is left out where a server
-// withholds it: the index says which have it. Who asks has been let in, and may see the index. prefix is what clients put
-// in front of our paths.
+// notFoundText returns the text of a 404: where clients should go instead. HTTP+SSE is left out where any server does not serve it. prefix
+// is what clients put in front of our paths. The client has been let in, and may see the names of servers.
 func (h *Hub) notFoundText(path, prefix string) string {
 	text, base := "not found; the MCP endpoints are ", prefix
 	if !h.opts.SingleServer {
@@ -97,7 +97,8 @@ func (h *Hub) notFoundText(path, prefix string) string {
 	return text + " and " + base + "/ws (WebSocket)" + h.prefixHint(path)
 }
 
-// prefixHint names the flag that is missing, if a path is that of an endpoint behind a prefix that a proxy may have added.
+// prefixHint returns the end of the text of a 404: that --path-prefix is missing, if path is that of an endpoint behind a prefix that
+// a proxy may have added; else "".
 func (h *Hub) prefixHint(path string) string {
 	end := strings.LastIndexByte(path, '/')
 	if !h.opts.SingleServer {
@@ -110,7 +111,7 @@ func (h *Hub) prefixHint(path string) string {
 	return fmt.Sprintf("; if a proxy in front adds %q to the path, --path-prefix names it", path[:end])
 }
 
-// unknownServerText says which server there is not, if a path is of one.
+// unknownServerText returns the beginning of the text of a 404: "not found" and, if path is that of a server that does not exist, which one.
 func (h *Hub) unknownServerText(path string) string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(path, "/servers/"), "/")
 	switch at, _ := h.find("/servers/" + name + "/"); {
@@ -122,7 +123,7 @@ func (h *Hub) unknownServerText(path string) string {
 	return fmt.Sprintf("not found; there is no server %q", name)
 }
 
-// trimSlash takes a slash off the end of a path.
+// trimSlash returns a path without one slash at its end; "/" stays.
 func trimSlash(path string) string {
 	if len(path) > 1 {
 		path = strings.TrimSuffix(path, "/")
@@ -130,7 +131,7 @@ func trimSlash(path string) string {
 	return path
 }
 
-// withoutPrefix takes off what a proxy has put in front of a path, if it left it.
+// withoutPrefix returns a path without Options.PathPrefix in front of it; a path that does not begin with it stays, as some proxies take it off.
 func (h *Hub) withoutPrefix(path string) string {
 	if rest, ok := strings.CutPrefix(path, h.opts.PathPrefix); ok && h.opts.PathPrefix != "" && strings.HasPrefix(rest, "/") {
 		return rest
@@ -138,8 +139,8 @@ func (h *Hub) withoutPrefix(path string) string {
 	return path
 }
 
-// find returns the server that a path is about, nil: there is none, and which
-// endpoint of it is meant.
+// find returns the server that a path is about, nil if there is none, and the name of its endpoint that is meant. Whether there is
+// such an endpoint, it does not check.
 func (h *Hub) find(path string) (at *server, endpoint string) {
 	name, endpoint := "", strings.TrimPrefix(path, "/")
 	h.mu.RLock()
@@ -159,7 +160,8 @@ func (h *Hub) find(path string) (at *server, endpoint string) {
 	return h.servers[name], endpoint
 }
 
-// describeRequest is what an Observer wants to know of a request.
+// describeRequest tells the Observer of a request: the name of the server that it is for ("": none), and the address of its client,
+// behind trusted proxies.
 func (h *Hub) describeRequest(r *http.Request) (server, remote string) {
 	remote = h.opts.Guard.RemoteAddr(r)
 	path := trimSlash(r.URL.Path)
@@ -173,16 +175,16 @@ func (h *Hub) describeRequest(r *http.Request) (server, remote string) {
 	return at.spec.Name, remote
 }
 
-// indexEntry is one server in the index.
+// indexEntry is one server in the index (/servers).
 type indexEntry struct {
 	Name        string            `json:"name"`
 	Description string            `json:"description,omitempty"`
-	Endpoints   map[string]string `json:"endpoints"`
-	Sessions    int               `json:"sessions"`
+	Endpoints   map[string]string `json:"endpoints"` // the path of each endpoint that is served, by name: mcp, sse, ws
+	Sessions    int               `json:"sessions"`  // how many sessions clients have with it
 	upstream.State
 }
 
-// serveIndex lists the servers.
+// serveIndex answers a request for the index (/servers): JSON with all servers.
 func (h *Hub) serveIndex(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
@@ -207,13 +209,14 @@ func (h *Hub) serveIndex(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]any{"servers": list})
 }
 
-// readiness is what /readyz answers. Of many servers one that can work is
-// enough: the others must not take it out of service.
+// readiness is what /readyz answers, in its embedded State for all servers together. Of many servers one that can work is enough to be
+// ready: the others must not take the bridge out of service.
 type readiness struct {
 	upstream.State
-	Servers map[string]upstream.State `json:"servers,omitempty"`
+	Servers map[string]upstream.State `json:"servers,omitempty"` // the state of each of many servers, by name; nil: there is one, or clients must authenticate
 }
 
+// serveHealth answers /healthz, always with 200, or /readyz, with 200 or 503 and the readiness.
 func (h *Hub) serveHealth(w http.ResponseWriter, path string) {
 	if path == "/healthz" {
 		writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
@@ -227,6 +230,7 @@ func (h *Hub) serveHealth(w http.ResponseWriter, path string) {
 	writeJSON(w, status, ready)
 }
 
+// readiness returns what /readyz answers now.
 func (h *Hub) readiness() readiness {
 	list := h.serversInOrder()
 	if h.opts.SingleServer && len(list) == 1 {
@@ -248,6 +252,7 @@ func (h *Hub) readiness() readiness {
 	return all
 }
 
+// writeJSON answers a request with this status and v as JSON.
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {

@@ -28,7 +28,7 @@ import (
 
 // Options tune a Hub. The zero value works.
 type Options struct {
-	// Guard checks Origin, Host and tokens on every path.
+	// Guard says who may come in: it checks Origin, Host and tokens on every path.
 	Guard access.Policy
 
 	// Metadata answers clients that ask how they are to authenticate (RFC 9728), for everybody. nil:
@@ -44,19 +44,19 @@ type Options struct {
 	// take it off and some do not; what clients are told has it.
 	PathPrefix string
 
-	// PublicURL is what clients write before our paths, with PathPrefix, such as "https://mcp.example.com/tools":
-	// the page for people has it. "": what the request was sent to.
+	// PublicURL is what clients write before our paths, with PathPrefix, such as "https://mcp.example.com/tools". The start
+	// page shows it. "": the start page shows the address that the request was sent to.
 	PublicURL string
 
 	// SingleServer exposes the only server at /mcp, /sse, /message and /ws. Otherwise
 	// each has these below /servers/NAME, and /servers lists them.
 	SingleServer bool
 
-	// Deadlines hold for every request, whatever its path.
+	// Deadlines bound how long a request's client may take to send and to read, whatever the path of the request.
 	Deadlines httpserve.Deadlines
 
-	// PeerUser returns a name for who is at the other end of a connection that
-	// carries messages in lines, "" if there is none. nil: all are one party.
+	// PeerUser returns a name for the user at the other end of a connection that carries messages in lines, "" if it is not known.
+	// Clients of the same user count as one party when places are shared out. nil: all such clients are one party.
 	PeerUser func(net.Conn) string
 
 	// Observer is told of what passes and what happens. nil: nobody is.
@@ -66,7 +66,8 @@ type Options struct {
 	Logger hclog.Logger
 }
 
-// taskIDSecret calls TaskIDSecret. Where that is nil, it derives the secret from Guard.Tokens.
+// taskIDSecret returns the secret with which ids of tasks are bound to their principals: that of TaskIDSecret or, where it is nil, one
+// that is derived from Guard.Tokens.
 func (o *Options) taskIDSecret() []byte {
 	if o.TaskIDSecret == nil {
 		return o.Guard.Tokens.DeriveSecret()
@@ -74,7 +75,8 @@ func (o *Options) taskIDSecret() []byte {
 	return o.TaskIDSecret()
 }
 
-// party returns who a client that sends lines counts as.
+// party returns the party, of those among whom places are shared out, that a client with messages in lines belongs to: that of its user
+// (PeerUser).
 func (o *Options) party(c net.Conn) string {
 	if o.PeerUser == nil {
 		return ""
@@ -82,7 +84,8 @@ func (o *Options) party(c net.Conn) string {
 	return access.PeerParty(o.PeerUser(c))
 }
 
-// publicPrefix returns what clients must put in front of our paths.
+// publicPrefix returns the path that the client of a request must put in front of our paths: PathPrefix, or else what a trusted proxy
+// says in a header; "": nothing.
 func (o *Options) publicPrefix(r *http.Request) string {
 	if o.PathPrefix != "" {
 		return o.PathPrefix
@@ -93,23 +96,23 @@ func (o *Options) publicPrefix(r *http.Request) string {
 // Hub is an http.Handler for all servers. Its methods may be called concurrently.
 type Hub struct {
 	opts           Options
-	handler        http.Handler   // serve, with the Deadlines
-	totalProcesses *processLimit  // of all servers together
-	clientBudget   *budget.Budget // for what clients of all servers make us hold
-	resumeBudget   *budget.Budget // for what is kept for clients that come back
+	handler        http.Handler   // calls serve, within Options.Deadlines
+	totalProcesses *processLimit  // bounds the processes of all servers together
+	clientBudget   *budget.Budget // how much memory clients of all servers may make us hold
+	resumeBudget   *budget.Budget // how much memory may be kept for clients that come back to a broken stream
 
-	applyMu        sync.Mutex          // one Apply at a time
-	closingServers sync.WaitGroup      // servers that are being closed
-	lineRefuser    *stdio.SocketServer // for message lines that could be meant for any server
+	applyMu        sync.Mutex          // held while the servers are exchanged: by Apply, by Restart and at the beginning of Close
+	closingServers sync.WaitGroup      // waits for servers that are being closed
+	lineRefuser    *stdio.SocketServer // refuses clients with messages in lines, where there are many servers or tokens are wanted
 
-	hasLineListener atomic.Bool // a server has been given a listener, which it cannot pass on
+	hasLineListener atomic.Bool // ServeLines has given a listener to the server, which cannot pass it on to a new one
 
-	mu             sync.RWMutex
-	servers        map[string]*server
-	serverOrder    []string          // as configured
-	descriptions   map[string]string // by name; they may change while a server stays
-	leavingServers map[*server]bool  // were removed, and have not ended yet
-	closed         chan struct{}     // closed by Close
+	mu             sync.RWMutex       // guards the fields below
+	servers        map[string]*server // the servers, by name; the map is replaced as a whole, and never changed
+	serverOrder    []string           // the names of the servers, in the order of the configuration
+	descriptions   map[string]string  // the descriptions of the servers, by name; they may change while a server stays
+	leavingServers map[*server]bool   // the servers that were removed or replaced, and have not ended yet
+	closed         chan struct{}      // closed by Close
 }
 
 // New returns a Hub without servers. Close ends it.
@@ -136,19 +139,18 @@ func New(o Options) *Hub {
 // 0 is no bound, as at the beginning.
 func (h *Hub) SetMaxChildren(n int) { h.totalProcesses.Resize(n) }
 
-// How long a message may be, and how many sessions there may be at a time, of clients that are only to be
-// told why they cannot be served in lines.
+// Bounds for clients that are only told why they cannot be served in lines (Hub.lineRefuser).
 const (
-	maxRefusedClientMessageSize = 64 << 10
-	maxRefusedClientSessions    = 100
+	maxRefusedClientMessageSize = 64 << 10 // how large a message of such a client may be, in bytes
+	maxRefusedClientSessions    = 100      // how many of these clients there may be at a time
 )
 
+// errClosed is the error of Apply and Restart after Close.
 var errClosed = errors.New("the hub is closed")
 
-// Apply makes specs the servers that there are. A server that is there already
-// (see Spec.Fingerprint) keeps its sessions; one that is gone or was changed
-// takes no new ones, finishes what is in progress, and stops. The error says
-// which server cannot be; then nothing has changed.
+// Apply makes specs the servers of the Hub. A server that is there already, with the same Spec.Fingerprint, keeps its sessions; one that
+// is gone or was changed takes no new ones, finishes what is in progress, and stops. After an error, which says which server cannot be
+// made, nothing has changed.
 func (h *Hub) Apply(specs []Spec) error {
 	h.applyMu.Lock()
 	defer h.applyMu.Unlock()
@@ -183,8 +185,8 @@ func (h *Hub) Apply(specs []Spec) error {
 	return nil
 }
 
-// logChanges tells what a new configuration means for those who read the log: the names of
-// the servers that came, that were made anew and that went.
+// logChanges logs the names of the servers that a new configuration has added, changed and removed. Of the first configuration it
+// logs nothing. order are the names in next.
 func (h *Hub) logChanges(old, next map[string]*server, order []string) {
 	if len(old) == 0 { // it is the first one
 		return
@@ -220,7 +222,7 @@ func (h *Hub) logChanges(old, next map[string]*server, order []string) {
 	h.opts.Logger.Info("servers changed", fields...)
 }
 
-// closeInBackground closes a server in the background.
+// closeInBackground closes a server that was removed or replaced, in a goroutine. Until that is done, the server is in leavingServers.
 func (h *Hub) closeInBackground(s *server) {
 	s.isRemoved.Store(true)
 	h.mu.Lock()
@@ -234,8 +236,7 @@ func (h *Hub) closeInBackground(s *server) {
 	})
 }
 
-// budgetFor returns how much memory all servers need together: as much as the one
-// with the largest messages.
+// budgetFor returns the size of clientBudget in bytes for these servers: as much as the server with the largest messages needs.
 func budgetFor(specs []Spec) int64 {
 	most := 0
 	for _, spec := range specs {
@@ -244,8 +245,8 @@ func budgetFor(specs []Spec) int64 {
 	return budget.TotalFor(most)
 }
 
-// planServers returns the servers that specs describe: those of old that stay, and new ones. created
-// are the new ones, also with an error: they have to be closed if Apply fails.
+// planServers returns as next the servers that specs describe, those of old that stay and new ones, and as order their names. created
+// are the new ones, also after an error: then they have to be closed.
 func (h *Hub) planServers(old map[string]*server, specs []Spec) (next map[string]*server, order []string, created []*server, err error) {
 	next = make(map[string]*server, len(specs))
 	for _, spec := range specs {
@@ -271,7 +272,7 @@ func (h *Hub) planServers(old map[string]*server, specs []Spec) (next map[string
 	return next, order, created, nil
 }
 
-// pathPrefix returns the path in front of a server's endpoints.
+// pathPrefix returns the path in front of the endpoints of a server, such as /servers/NAME; "" with Options.SingleServer.
 func (h *Hub) pathPrefix(name string) string {
 	if h.opts.SingleServer {
 		return ""
@@ -321,8 +322,7 @@ func (h *Hub) CountLeaving() (servers, sessions int) {
 	return len(all), sessions
 }
 
-// Sessions returns how many sessions all servers have, without those that were
-// removed.
+// Sessions returns how many sessions all servers have together; servers that were removed do not count.
 func (h *Hub) Sessions() int {
 	n := 0
 	for _, s := range h.serversInOrder() {
@@ -342,16 +342,15 @@ func (h *Hub) serversInOrder() []*server {
 	return list
 }
 
-// description returns what is said about a server.
+// description returns the Description of the server with this name; "": it has none.
 func (h *Hub) description(name string) string {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return h.descriptions[name]
 }
 
-// ServeLines serves clients that send messages in lines on l's connections,
-// until l is closed. Only a server alone can be meant, and where tokens are
-// wanted, a line has no place for one: then clients get an error.
+// ServeLines serves clients that send messages in lines on l's connections, until l is closed. With many servers, a line does not say
+// which one is meant, and where tokens are wanted, it has no place for one: in these cases each request is answered with an error.
 func (h *Hub) ServeLines(l net.Listener) error {
 	if list := h.serversInOrder(); h.opts.SingleServer && !h.opts.Guard.Authenticates() && len(list) == 1 {
 		h.hasLineListener.Store(true)
@@ -369,7 +368,7 @@ func (h *Hub) States() map[string]upstream.State {
 	return all
 }
 
-// Names returns the names of the servers, as configured.
+// Names returns the names of the servers, in the order of the configuration.
 func (h *Hub) Names() []string {
 	h.mu.RLock()
 	defer h.mu.RUnlock()

@@ -12,12 +12,12 @@ import (
 // Info is what those who look after a bridge may know about a server.
 type Info struct {
 	Name, Description string
-	Remote            bool // reached at a URL
-	State             upstream.State
-	Sessions          int
+	Remote            bool           // the server is reached at a URL; false: the bridge runs it
+	State             upstream.State // whether it works, and what it does now
+	Sessions          int            // how many sessions clients have with it
 }
 
-// Info returns what there is to know about the servers, as configured.
+// Info returns what those who look after the bridge may know about each server, in the order of the configuration.
 func (h *Hub) Info() []Info {
 	var all []Info
 	for _, s := range h.serversInOrder() {
@@ -28,7 +28,7 @@ func (h *Hub) Info() []Info {
 	return all
 }
 
-// CancelCalls cancels calls in progress, of all servers: see bridge.PendingCalls.
+// CancelCalls cancels the calls in progress, of all servers, for which match returns true, and returns how many it has cancelled.
 func (h *Hub) CancelCalls(match func(bridge.PendingCall) bool) (n int) {
 	for _, s := range h.serversInOrder() {
 		n += s.calls.Cancel(match)
@@ -36,7 +36,7 @@ func (h *Hub) CancelCalls(match func(bridge.PendingCall) bool) (n int) {
 	return n
 }
 
-// WaitingCalls returns the requests that have no answer yet, of all servers: see observe.Observer.WaitingCalls.
+// WaitingCalls returns the requests to all servers that have no answer yet.
 func (h *Hub) WaitingCalls() (all []observe.WaitingCall) {
 	for _, s := range h.serversInOrder() {
 		all = append(all, h.opts.Observer.WaitingCalls(s.spec.Name, &s.calls)...)
@@ -44,8 +44,8 @@ func (h *Hub) WaitingCalls() (all []observe.WaitingCall) {
 	return all
 }
 
-// Restart replaces a server by a new one of the same Spec. The old one takes no new sessions,
-// finishes what is in progress, and ends, like one that was configured anew.
+// Restart replaces the server with this name by a new one of the same Spec. The old one takes no new sessions, finishes what is in
+// progress, and ends. It is an error if there is no such server, or if it has a listener for messages in lines.
 func (h *Hub) Restart(name string) error {
 	h.applyMu.Lock()
 	defer h.applyMu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 )
 
-// refusingHandler returns the Handler of clients that cannot be served in lines: each
-// of their requests is answered with the reason.
+// refusingHandler returns the Handler for clients that cannot be served in lines, as tokens are wanted or there are many servers: each of
+// their requests is answered with the reason.
 func refusingHandler(o Options) bridge.Handler {
 	why := noServerDialer("this socket leads to many servers, and a message does not say which one is meant: use HTTP over it, at /servers/NAME/mcp")
 	if o.Guard.Authenticates() {
@@ -16,11 +16,14 @@ func refusingHandler(o Options) bridge.Handler {
 	return bridge.Serve(why, bridge.PumpOptions{})
 }
 
-// noServerDialer is a Dialer that says why there is no server.
+// noServerDialer is a Dialer that always fails. It is also the error: the text why there is no server.
 type noServerDialer string
 
+// Dial returns n as the error.
 func (n noServerDialer) Dial(context.Context) (bridge.Conn, error) { return nil, n }
-func (n noServerDialer) Error() string                             { return string(n) }
 
-// PublicError is what the client is told.
+// Error returns why there is no server.
+func (n noServerDialer) Error() string { return string(n) }
+
+// PublicError returns the text that the client is told: the same as Error.
 func (n noServerDialer) PublicError() string { return string(n) }

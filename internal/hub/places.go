@@ -12,21 +12,22 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/limiter"
 )
 
-// processLimit bounds how many processes there are at once, and shares them out among
-// parties. Who finds none left waits in a queue; the queue is bounded too, and so
-// is the wait.
+// processLimit bounds how many processes there are at once, of one server or of all, and shares these places out among parties. A client
+// that finds no place free waits in a queue; the queue is bounded too, and so is the wait.
 type processLimit struct {
 	*limiter.Limiter
-	queueTimeout time.Duration
-	flag         string // the flag that sets the limit, for errors
+	queueTimeout time.Duration // how long a client waits in the queue
+	flag         string        // the flag that sets the limit, for errors
 }
 
-// newProcessLimit makes max places; 0 is no bound.
+// newProcessLimit returns a processLimit with max places (0: no bound), for which queue clients may wait, each for the time wait. flag
+// is the flag that sets max, for errors.
 func newProcessLimit(max, queue int, wait time.Duration, flag string) *processLimit {
 	return &processLimit{limiter.New(limiter.Options{Max: max, Queue: queue, Wait: wait}), wait, flag}
 }
 
-// takePlace returns when there is a place, or why there is none.
+// takePlace takes a place for the party of ctx, and waits in the queue if none is free. The error wraps bridge.ErrBusy if the queue is full
+// or queueTimeout has passed.
 func (p *processLimit) takePlace(ctx context.Context) (*limiter.Place, error) {
 	place, err := p.Acquire(ctx, identity.Party(ctx), admission.HolderOf(ctx))
 	switch {
@@ -38,7 +39,8 @@ func (p *processLimit) takePlace(ctx context.Context) (*limiter.Place, error) {
 	return place, err
 }
 
-// acquireFromLimits takes a place of each, in order, for the Party of ctx.
+// acquireFromLimits returns a function that takes a place of each of these limits, in order, for the party of its ctx. If it
+// cannot have one, it gives back those that it has taken.
 func acquireFromLimits(all ...*processLimit) admission.AcquirePlaceFunc {
 	return func(ctx context.Context) (leave func(), err error) {
 		var taken []*limiter.Place

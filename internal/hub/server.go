@@ -25,58 +25,59 @@ import (
 
 // Defaults of Spec.
 const (
-	defaultMaxMessageSize = 64 << 20
-	DefaultMaxSessions    = 1000
-	defaultMaxRequests    = 32 // MaxChildren with a process for each request
-	DefaultQueue          = 100
-	DefaultQueueTimeout   = 10 * time.Second
+	defaultMaxMessageSize = 64 << 20         // the largest message of a client, in bytes, where Spec.MaxMessageSize is 0
+	DefaultMaxSessions    = 1000             // how many sessions each transport may have where Spec.MaxSessions is 0
+	defaultMaxRequests    = 32               // how many processes a server with one for each request may have where Spec.MaxChildren is 0
+	DefaultQueue          = 100              // how many clients may wait for a process where Spec.Queue is 0
+	DefaultQueueTimeout   = 10 * time.Second // how long these clients wait where Spec.QueueTimeout is 0
 )
 
 // Spec is one server and how it is exposed. The zero value of everything but
 // Name and Upstream works.
 type Spec struct {
-	// Name is the server's in the paths, the index and the log.
+	// Name is the server's name in paths, in the index (/servers) and in the log.
 	Name string
 
-	// Description is for people who read the index.
+	// Description is a text for people who read the index (/servers).
 	Description string
 
-	// Fingerprint tells a server that was configured anew from one that was
-	// not: Apply leaves a server alone whose Name and Fingerprint stay.
+	// Fingerprint is a text that changes whenever anything of the server but its Description changes: Apply leaves a server alone whose
+	// Name and Fingerprint stay.
 	Fingerprint string
 
 	// Upstream says how the server is reached.
 	Upstream upstream.Spec
 
-	// Pump tunes each conversation.
+	// Pump tunes the conversation of each client with the server, such as how long calls may take.
 	Pump bridge.PumpOptions
 
-	// Clients is what clients may speak. The zero value is both eras.
+	// Clients are the eras that clients may speak. The zero value is both.
 	Clients era.Eras
 
 	// Isolation says which clients share a server process.
 	Isolation upstream.Isolation
 
-	// ParkTimeout is how long a call waits for what its client was asked. 0: 10 min.
+	// ParkTimeout is how long a call waits for its client's answers to input requests. 0: 10 min.
 	ParkTimeout time.Duration
 
-	MaxMessageSize int           // of a client's message, in bytes. 0: 64 MiB
-	MaxDepth       int           // levels of objects and arrays in a client's message (J14). 0: jsonrpc.DefaultMaxDepth
-	MaxSessions    int           // of each transport; more are answered 503. 0: DefaultMaxSessions
-	SessionTimeout time.Duration // idle Streamable HTTP sessions end after it. 0: 30 min; negative: never
+	MaxMessageSize int           // how large a client's message may be, in bytes. 0: 64 MiB
+	MaxDepth       int           // how many levels of objects and arrays a client's message may have (J14). 0: jsonrpc.DefaultMaxDepth
+	MaxSessions    int           // how many sessions each transport may have; further clients are answered 503. 0: DefaultMaxSessions
+	SessionTimeout time.Duration // how long a Streamable HTTP session may be idle before it is ended. 0: 30 min; negative: for ever
 
-	MaxChildren  int           // processes at once. 0: as many as sessions may be, and 100 that clients share, or defaultMaxRequests with one for each request
-	Queue        int           // clients that may wait for one. 0: DefaultQueue; negative: none
-	QueueTimeout time.Duration // and for how long. 0: DefaultQueueTimeout
+	MaxChildren  int           // how many processes the server may have at once. 0: as many as sessions, and 100 that clients share; or defaultMaxRequests with one for each request
+	Queue        int           // how many clients may wait for a process to end. 0: DefaultQueue; negative: none
+	QueueTimeout time.Duration // how long these clients wait before they are refused. 0: DefaultQueueTimeout
 
-	// Eager starts one process before there is a client.
+	// Eager has one process started before there is a client.
 	Eager bool
 
-	// OnStartFailure is told when that one has ended at once, and one that cannot
-	// even be started is an error of Apply. nil: both are only logged.
+	// OnStartFailure is called if the process that Eager starts has ended at once; one that cannot even be started is an error of
+	// Apply then. nil: both are only logged.
 	OnStartFailure func(error)
 }
 
+// withDefaults returns s with the defaults where its limits are zero.
 func (s Spec) withDefaults() Spec {
 	if s.MaxSessions <= 0 {
 		s.MaxSessions = DefaultMaxSessions
@@ -94,7 +95,8 @@ func (s Spec) withDefaults() Spec {
 	return s
 }
 
-// upstream describes the server's side; acquirePlace is asked for places for its processes.
+// upstream returns Upstream, completed by what the Spec and o say of the server's side. acquirePlace is asked for places for the server's processes;
+// nil: it needs none.
 func (s Spec) upstream(acquirePlace admission.AcquirePlaceFunc, o *Options) upstream.Spec {
 	up := s.Upstream
 	up.TaskIDSecret, up.Observer = o.taskIDSecret(), o.Observer
@@ -105,27 +107,27 @@ func (s Spec) upstream(acquirePlace admission.AcquirePlaceFunc, o *Options) upst
 	return up
 }
 
-// firstMessageTimeout is how long a client of HTTP+SSE or WebSocket may be connected
-// before it says anything.
+// firstMessageTimeout is how long a client of HTTP+SSE or WebSocket may be connected before it sends its first message; then it is
+// disconnected.
 const firstMessageTimeout = 30 * time.Second
 
 // server is a Spec at work: the server on all listening transports.
 type server struct {
-	spec     Spec
-	upstream *upstream.Server
+	spec     Spec             // with defaults
+	upstream *upstream.Server // how the server itself is reached
 	log      hclog.Logger
 
-	calls bridge.PendingCalls // of all clients
+	calls bridge.PendingCalls // the calls in progress of all clients
 
-	isRemoved atomic.Bool // by a new configuration, while the hub goes on
+	isRemoved atomic.Bool // a new configuration or a restart has removed the server, while the hub goes on
 
-	streamHTTP *streamhttp.Handler
-	legacySSE  *legacysse.Handler
-	webSockets *ws.Handler
-	lines      *stdio.SocketServer
+	streamHTTP *streamhttp.Handler // serves clients over Streamable HTTP
+	legacySSE  *legacysse.Handler  // serves clients over HTTP+SSE
+	webSockets *ws.Handler         // serves clients over WebSocket
+	lines      *stdio.SocketServer // serves clients that send messages in lines
 }
 
-// newServer makes a server of a hub.
+// newServer makes the server that spec describes, with a handler for each transport. It starts no process.
 func newServer(spec Spec, h *Hub) (*server, error) {
 	spec = spec.withDefaults()
 	o, clientBudget, base := &h.opts, h.clientBudget, h.pathPrefix(spec.Name)
@@ -171,15 +173,15 @@ func newServer(spec Spec, h *Hub) (*server, error) {
 	return s, nil
 }
 
-// observeCalls has the Observer told of calls that wait for their answers too long, and of
-// messages that reach nobody.
+// observeCalls completes the options of the server's conversations: they note calls in s.calls, and tell the Observer of calls that
+// wait too long for their answers or time out, and of messages that are dropped.
 func (s *server) observeCalls(pump *bridge.PumpOptions, o *observe.Observer) {
 	o.FollowCalls(s.spec.Name, &s.calls)
 	pump.PendingCalls, pump.Dropped = &s.calls, o.DroppedFunc(s.spec.Name)
 	pump.TimedOut = o.TimedOutFunc(s.spec.Name, s.spec.Pump.RequestTimeout)
 }
 
-// state returns what /readyz and the index say of the server.
+// state returns whether the server works and what it does now, as /readyz and the index (/servers) show it.
 func (s *server) state() upstream.State {
 	state := s.upstream.State()
 	n, oldest := s.calls.CountAndOldest()
@@ -189,10 +191,9 @@ func (s *server) state() upstream.State {
 	return state
 }
 
-// grace returns how long calls in progress may take at the end: nobody waits
-// for the end of a server that was removed, so those have as long as at the end
-// of a client's input, until the hub is closed (bridge.PumpOptions.Shutdown). A session whose token
-// has expired has a minute.
+// grace returns how long the calls in progress of a session that ends may still take. why is why it ends: if its token has expired, a
+// minute. If the server was removed, nobody waits for its end: as long as at the end of a client's input (DrainTimeout), until the hub is
+// closed (bridge.PumpOptions.Shutdown). Otherwise ShutdownGrace.
 func (s *server) grace(why error) time.Duration {
 	if errors.Is(why, access.ErrExpired) {
 		return time.Minute
@@ -203,13 +204,13 @@ func (s *server) grace(why error) time.Duration {
 	return cmp.Or(s.spec.Pump.ShutdownGrace, bridge.DefaultShutdownGrace)
 }
 
-// hidesEndpoint reports whether one of the server's paths is that of a transport which
-// has nothing that its clients may speak: HTTP+SSE, where that is 2026-07-28 only (SS10).
+// hidesEndpoint reports whether an endpoint of the server, such as "sse", is not served because clients may speak 2026-07-28 only, which
+// HTTP+SSE does not have (SS10).
 func (s *server) hidesEndpoint(name string) bool {
 	return s != nil && s.spec.Clients == era.OnlyModern && (name == "sse" || name == "message")
 }
 
-// endpoint returns the handler of one of the server's paths, nil: there is none.
+// endpoint returns the handler of an endpoint of the server: "mcp", "sse", "message" or "ws". nil: there is no such endpoint, or s is nil.
 func (s *server) endpoint(name string) http.Handler {
 	if s == nil || s.hidesEndpoint(name) {
 		return nil
@@ -227,12 +228,11 @@ func (s *server) endpoint(name string) http.Handler {
 	return nil
 }
 
-// endpoints are the names that clients have to know: of "message" the stream
-// tells them.
+// endpoints are the endpoints whose addresses people have to know. Of the other one, "message", the event stream tells clients.
 var endpoints = []string{"mcp", "sse", "ws"}
 
-// EndpointPaths returns the paths of a server's endpoints, as requests have them when they are read: that of
-// Streamable HTTP first. alone is Options.SingleServer.
+// EndpointPaths returns the paths of a server's endpoints, not percent-encoded, that of Streamable HTTP first. alone is
+// Options.SingleServer.
 func EndpointPaths(name string, alone bool) []string {
 	base := ""
 	if !alone {
@@ -241,14 +241,16 @@ func EndpointPaths(name string, alone bool) []string {
 	return []string{base + "/mcp", base + "/sse", base + "/message", base + "/ws"}
 }
 
-// basePath is what stands in front of a named server's endpoints.
+// basePath returns the path in front of a named server's endpoints, percent-encoded: /servers/NAME.
 func basePath(name string) string { return "/servers/" + url.PathEscape(name) }
 
+// sessions returns how many sessions the server has over all transports.
 func (s *server) sessions() int {
 	return s.streamHTTP.Sessions() + s.legacySSE.Sessions() + s.webSockets.Sessions() + s.lines.Sessions()
 }
 
-// startEagerly starts a process before there is a client, if that is wanted.
+// startEagerly starts a process before there is a client, if Spec.Eager says so. If it cannot be started, the error is returned where
+// there is an OnStartFailure, otherwise only logged.
 func (s *server) startEagerly() error {
 	if !s.spec.Eager {
 		return nil
@@ -277,6 +279,7 @@ func (s *server) close() {
 	s.calls.Close()
 }
 
+// logCloseError logs an error of closing; nil: there was none.
 func (s *server) logCloseError(err error) {
 	if err != nil {
 		s.log.Warn("closing", "error", err)
