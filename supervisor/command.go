@@ -12,9 +12,8 @@ import (
 	"syscall"
 )
 
-// Check returns the error that Start would return for a command that is not found or not
-// executable, or for a working directory that does not exist. It starts nothing. With
-// Check a program can report a bad configuration before the first client comes.
+// Check returns the error that Start would return for a command that is not found or not executable, or for a working directory
+// that does not exist. It starts nothing. With Check a program can report a bad configuration before the first client comes.
 func (s Spec) Check() error {
 	if _, err := s.lookPath(); err != nil {
 		return fmt.Errorf("start %s: %w", s.name(), err)
@@ -22,8 +21,8 @@ func (s Spec) Check() error {
 	return nil
 }
 
-// lookPath returns the file to execute for Path. The error says in our own words what
-// is wrong with the command or with Dir, and what to do.
+// lookPath returns the file to execute for Path. The error says in our own words what is wrong with the command or
+// with Dir, and what to do.
 func (s *Spec) lookPath() (string, error) {
 	if s.Dir != "" {
 		info, err := os.Stat(s.Dir)
@@ -71,8 +70,7 @@ func (s *Spec) lookPath() (string, error) {
 	return "", fmt.Errorf("command %q: not found in PATH: %s (%w)", s.displayName(s.Path), advice, fs.ErrNotExist)
 }
 
-// spacesHint is the end of the error for a command that has spaces and is not found:
-// it may be a whole command line in quotes.
+// spacesHint is the end of the error for a command that has spaces and is not found: it may be a whole command line in quotes.
 const spacesHint = "this is looked for as one name, for no shell takes it apart; give arguments without quotes around all of them"
 
 // checkedPath is lookPath for a Path that has a directory in it.
@@ -99,9 +97,8 @@ func (s *Spec) checkedPath() (string, error) {
 	return found, nil
 }
 
-// triedFileNote returns the part of an error that says which file was looked for; ""
-// if that is what Path says, or if ShownPath or ShownDir is set, since the file may be
-// secret then.
+// triedFileNote returns the part of an error that says which file was looked for; "" if that is what Path says, or if
+// ShownPath or ShownDir is set, since the file may be secret then.
 func (s *Spec) triedFileNote(file string) string {
 	if file == s.Path || s.ShownPath != "" || s.ShownDir != "" {
 		return ""
@@ -109,8 +106,8 @@ func (s *Spec) triedFileNote(file string) string {
 	return fmt.Sprintf(" (tried %s)", file)
 }
 
-// startsAtNote returns the part of an error that says that a relative Path begins at
-// Dir, for people who do not expect this; "" where it does not.
+// startsAtNote returns the part of an error that says that a relative Path begins at Dir, for people who do not expect
+// this; "" where it does not.
 func (s *Spec) startsAtNote() string {
 	if s.Dir == "" || filepath.IsAbs(s.Path) {
 		return ""
@@ -118,8 +115,8 @@ func (s *Spec) startsAtNote() string {
 	return fmt.Sprintf(", which begins at the working directory %q", s.shownDir())
 }
 
-// explainStart returns the error of Start for err, with which the system has refused
-// to execute the file at path that lookPath has found. It adds what may be the reason.
+// explainStart returns the error of Start for err, with which the system has refused to execute the file at path that
+// lookPath has found. It adds what may be the reason.
 func (s *Spec) explainStart(err error, path string) error {
 	path, err = s.displayName(path), bareCause(err)
 	switch {
@@ -133,15 +130,13 @@ func (s *Spec) explainStart(err error, path string) error {
 	return fmt.Errorf("command %q: %w", path, err)
 }
 
-// displayName returns what errors call the command: ShownPath, or else path, which is
-// Path or the file that was found.
+// displayName returns what errors call the command: ShownPath, or else path, which is Path or the file that was found.
 func (s *Spec) displayName(path string) string { return cmp.Or(s.ShownPath, path) }
 
 // shownDir returns what errors call the working directory: ShownDir, or else Dir.
 func (s *Spec) shownDir() string { return cmp.Or(s.ShownDir, s.Dir) }
 
-// bareCause returns the cause in err without the operation and the path that it is
-// said with, because our own text has both.
+// bareCause returns the cause in err without the operation and the path that it is said with, because our own text has both.
 func bareCause(err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {

@@ -13,13 +13,12 @@ import (
 	"time"
 )
 
-// containerWait is how long the end of a container may take in all: the engine's
-// commands that kill it, and the wait until it is gone.
+// containerWait is how long the end of a container may take in all: the engine's commands that kill it, and the wait
+// until it is gone.
 const containerWait = 10 * time.Second
 
-// A container is what is known of the container that a child runs, to end it: signals
-// to the child do not reach it, because the child is only a client of the container
-// engine. The watchdog gets a container as JSON.
+// A container is what is known of the container that a child runs, to end it: signals to the child do not reach it,
+// because the child is only a client of the container engine. The watchdog gets a container as JSON.
 type container struct {
 	Engine  string   // the container engine's program (docker, podman, nerdctl), as an absolute path
 	Globals []string // the arguments that choose an engine, which go before each command
@@ -33,9 +32,8 @@ type container struct {
 	onContainer func(id string, err error) // Spec.OnContainer, or a function that does nothing
 }
 
-// withContainer returns the container that s will run with the program at path, and a Spec
-// with the arguments that make the client write the container's id. If s runs no
-// container, or none that Stop should end, the container is nil and the Spec is s.
+// withContainer returns the container that s will run with the program at path, and a Spec with the arguments that make the client
+// write the container's id. If s runs no container, or none that Stop should end, the container is nil and the Spec is s.
 func (s *Spec) withContainer(path string) (*container, *Spec) {
 	line, ok := parseContainerLine(s.Path, s.Args)
 	if !ok || line.detach {
@@ -91,10 +89,9 @@ func (c *container) removeFile() {
 	}
 }
 
-// end kills the container that the client has made, and returns when it is gone or
-// containerWait is over. id is "" if the client has made none, or, with an error, if
-// the id cannot be read. The client must have ended before the call: otherwise it
-// could make a container afterwards.
+// end kills the container that the client has made, and returns when it is gone or containerWait is over. id is "" if
+// the client has made none, or, with an error, if the id cannot be read. The client must have ended before the call:
+// otherwise it could make a container afterwards.
 func (c *container) end() (id string, err error) {
 	id, err = c.readID()
 	if id == "" || err != nil {
@@ -133,9 +130,8 @@ func (c *container) readID() (id string, err error) {
 	return id, nil
 }
 
-// kill has the engine kill the container with this id, and returns nil when it has
-// ended; if Remove is set, when it was removed. The error is that of the engine, once
-// ctx has ended.
+// kill has the engine kill the container with this id, and returns nil when it has ended; if Remove is set, when it
+// was removed. The error is that of the engine, once ctx has ended.
 func (c *container) kill(ctx context.Context, id string) error {
 	said, err := c.command(ctx, "kill", "--signal", "KILL", id)
 	if errors.Is(err, fs.ErrNotExist) { // there is no client any more
@@ -158,9 +154,8 @@ func (c *container) kill(ctx context.Context, id string) error {
 	return nil
 }
 
-// reportsNoContainer reports whether a command of the engine has failed with err
-// because there is no such container; said is its stderr. If removed is false, it is
-// enough that the container does not run.
+// reportsNoContainer reports whether a command of the engine has failed with err because there is no such container;
+// said is its stderr. If removed is false, it is enough that the container does not run.
 func reportsNoContainer(said string, err error, removed bool) bool {
 	if err == nil {
 		return false
@@ -170,8 +165,8 @@ func reportsNoContainer(said string, err error, removed bool) bool {
 		!removed && (strings.Contains(said, "not running") || strings.Contains(said, "can only kill running"))
 }
 
-// command runs the engine with args after Globals. said is what it wrote to stderr;
-// err says that it could not be run, has failed, or has taken longer than ctx.
+// command runs the engine with args after Globals. said is what it wrote to stderr; err says that it could not be run,
+// has failed, or has taken longer than ctx.
 func (c *container) command(ctx context.Context, args ...string) (said string, err error) {
 	p, err := Start(ctx, Spec{
 		Path: c.Engine, Args: slices.Concat(c.Globals, args), Env: c.Env, Dir: c.Dir,
@@ -196,29 +191,25 @@ func (c *container) command(ctx context.Context, args ...string) (said string, e
 	return said, err
 }
 
-// exitStatus is the error for a process that has exited with this status, which is not
-// 0.
+// exitStatus is the error for a process that has exited with this status, which is not 0.
 type exitStatus int
 
 // Error returns a text such as "exit status 3".
 func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
-// clientFailedStatus is the exit status of a container engine's client that could not
-// run the container, or has lost its engine. Any other status is that of the program
-// in the container.
+// clientFailedStatus is the exit status of a container engine's client that could not run the container, or has lost
+// its engine. Any other status is that of the program in the container.
 const clientFailedStatus exitStatus = 125
 
-// reportsContainerEnd reports whether err, with which the client has ended, also says
-// that the container has ended: it is nil, or the status of the program in the
-// container.
+// reportsContainerEnd reports whether err, with which the client has ended, also says that the container has ended: it
+// is nil, or the status of the program in the container.
 func reportsContainerEnd(err error) bool {
 	status, ok := errors.AsType[exitStatus](err)
 	return err == nil || ok && status != clientFailedStatus
 }
 
-// endContainer kills the container that the child was the client of, and tells
-// Spec.OnContainer. It does nothing if there is none, or if the client's exit status
-// says that the container has ended.
+// endContainer kills the container that the child was the client of, and tells Spec.OnContainer. It does nothing if
+// there is none, or if the client's exit status says that the container has ended.
 func (p *Process) endContainer() error {
 	c := p.container
 	if c == nil {

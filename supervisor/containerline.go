@@ -16,9 +16,8 @@ type containerLine struct {
 	detach   bool     // the command ends at once, and the container goes on (--detach)
 }
 
-// parseContainerLine takes a command line apart. ok is false unless program is docker,
-// podman or nerdctl and the command is "run" or "container run". With an option that is
-// not in the tables below it may miss the command (then ok is false) or later options.
+// parseContainerLine takes a command line apart. ok is false unless program is docker, podman or nerdctl and the command is "run"
+// or "container run". With an option that is not in the tables below it may miss the command (then ok is false) or later options.
 func parseContainerLine(program string, args []string) (l containerLine, ok bool) {
 	name := strings.TrimSuffix(strings.ToLower(filepath.Base(program)), ".exe")
 	valued, ok := engineOptions[name]
@@ -56,10 +55,9 @@ func parseContainerLine(program string, args []string) (l containerLine, ok bool
 	return l, true
 }
 
-// eachOption calls visit for each option at the beginning of args, with the name of the
-// option without dashes. It returns the index of the first argument that is not an
-// option. takes says whether an option has a value. An option without a value has the
-// value "true", unless a value follows it after "=".
+// eachOption calls visit for each option at the beginning of args, with the name of the option without dashes. It
+// returns the index of the first argument that is not an option. takes says whether an option has a value. An option
+// without a value has the value "true", unless a value follows it after "=".
 func eachOption(args []string, takes func(name string) bool, visit func(name, value string)) int {
 	for i := 0; i < len(args); i++ {
 		arg := args[i]
@@ -90,9 +88,8 @@ func eachOption(args []string, takes func(name string) bool, visit func(name, va
 	return len(args)
 }
 
-// eachLetter is eachOption for the one-letter options in one argument, given without
-// its dash, as in -it or -eNAME. next takes the argument that follows, as the value of
-// the last option.
+// eachLetter is eachOption for the one-letter options in one argument, given without its dash, as in -it or -eNAME.
+// next takes the argument that follows, as the value of the last option.
 func eachLetter(letters string, takes func(name string) bool, next func() string, visit func(name, value string)) {
 	for letters != "" {
 		name, rest := letters[:1], letters[1:]
@@ -116,8 +113,7 @@ func isTrue(value string) bool {
 	return b && err == nil
 }
 
-// engineOptions has the programs that run containers, and for each the global options
-// that have a value.
+// engineOptions has the programs that run containers, and for each the global options that have a value.
 var engineOptions = map[string][]string{
 	"docker": {"config", "context", "c", "host", "H", "log-level", "l", "tlscacert", "tlscert", "tlskey"},
 	"podman": {

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// startDetached starts a process without our console and, where our job object allows
-// it, outside of that; files are its stdin, stdout and stderr. wait waits for its end.
+// startDetached starts a process without our console and, where our job object allows it, outside of that; files are
+// its stdin, stdout and stderr. wait waits for its end.
 func startDetached(path string, args, env []string, files [3]*os.File) (wait func(), err error) {
 	start := func(more uint32) (*os.Process, error) {
 		return os.StartProcess(path, append([]string{path}, args...), &os.ProcAttr{

@@ -12,12 +12,11 @@ import (
 // child gets such a variable only if the configuration gives its name and value.
 const ownPrefix = "MCP_BRIDGE_"
 
-// markerVar names the environment variable that marks a child on Linux, and all its
-// descendants, which inherit it: its value is the child's marker.
+// markerVar names the environment variable that marks a child on Linux, and all its descendants, which inherit it: its
+// value is the child's marker.
 const markerVar = ownPrefix + "PROCESS"
 
-// safeVarNames returns the names of the variables that the MCP SDKs pass to a server,
-// which the policy "safe" stands for.
+// safeVarNames returns the names of the variables that the MCP SDKs pass to a server, which the policy "safe" stands for.
 func safeVarNames() []string {
 	if runtime.GOOS == "windows" {
 		return []string{
@@ -30,16 +29,14 @@ func safeVarNames() []string {
 
 // Environ returns the environment for a child (docs/rules.md, ST16).
 //
-// policy says which of our variables the child gets. It is a comma-separated list of
-// names. "safe" stands for the names that the MCP SDKs pass (HOME, LOGNAME, PATH, SHELL,
-// TERM, USER; their equivalents on Windows), "all" for all names but MCP_BRIDGE_*, "none"
-// for no name. A variable that is not set is left out.
+// policy says which of our variables the child gets. It is a comma-separated list of names. "safe" stands for the
+// names that the MCP SDKs pass (HOME, LOGNAME, PATH, SHELL, TERM, USER; their equivalents on Windows), "all" for all
+// names but MCP_BRIDGE_*, "none" for no name. A variable that is not set is left out.
 //
-// extra are NAME=VALUE entries for the child. They take precedence over our variables, and
-// the last of several entries with the same name counts.
+// extra are NAME=VALUE entries for the child. They take precedence over our variables, and the last of several entries
+// with the same name counts.
 //
-// An error names a malformed entry by its position and not by its content, which may be a
-// secret.
+// An error names a malformed entry by its position and not by its content, which may be a secret.
 func Environ(policy string, extra []string) ([]string, error) {
 	return environ(os.Environ(), policy, extra)
 }
@@ -70,8 +67,7 @@ func environ(ours []string, policy string, extra []string) ([]string, error) {
 	return env, nil
 }
 
-// parsePolicy returns a function that reports whether a policy (see Environ) gives the
-// child the variable of this name.
+// parsePolicy returns a function that reports whether a policy (see Environ) gives the child the variable of this name.
 func parsePolicy(policy string) (pass func(name string) bool, err error) {
 	var names []string
 	all := false
@@ -116,8 +112,7 @@ func splitVar(v string) (name, value string) {
 	return v[:from+i], v[from+i+1:]
 }
 
-// sameName reports whether two names are of one variable: on Windows upper and lower
-// case do not matter.
+// sameName reports whether two names are of one variable: on Windows upper and lower case do not matter.
 func sameName(a, b string) bool {
 	if runtime.GOOS == "windows" {
 		return strings.EqualFold(a, b)
@@ -136,8 +131,8 @@ func withVar(env []string, name, value string) []string {
 	return append(kept, name+"="+value)
 }
 
-// lookupVar returns the value that env, of NAME=VALUE entries, has for name, the last
-// if there are several; ok is false if there is none.
+// lookupVar returns the value that env, of NAME=VALUE entries, has for name, the last if there are several; ok is
+// false if there is none.
 func lookupVar(env []string, name string) (value string, ok bool) {
 	for _, v := range env {
 		if n, val := splitVar(v); n != "" && sameName(n, name) {

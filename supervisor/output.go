@@ -12,10 +12,9 @@ import (
 // counts as ended, although a descendant may hold the pipe open.
 const outputGrace = 200 * time.Millisecond
 
-// A childOutput is our end of a child's stdout or stderr. The output ends at EOF, or when
-// the process has exited and nothing was written for outputGrace. A childOutput has a
-// read deadline like a file: with the deadline a Read can be interrupted without a
-// goroutine of its own.
+// A childOutput is our end of a child's stdout or stderr. The output ends at EOF, or when the process has exited and
+// nothing was written for outputGrace. A childOutput has a read deadline like a file: with the deadline a Read can be
+// interrupted without a goroutine of its own.
 type childOutput struct {
 	f *os.File // our end of the pipe or terminal
 
@@ -23,17 +22,15 @@ type childOutput struct {
 	leftover []byte     // what was in the pipe when finish closed it, and Read has not returned yet
 	endErr   error      // what Read returns after the last bytes; nil: the output has not ended
 
-	deadlineMu sync.Mutex // guards the fields below and the file's deadline
-	deadline   time.Time  // the reader's, set with SetReadDeadline; zero: none
-	exited     bool       // the process has exited
-	// after the process has exited: when the output counts as ended, unless something
-	// is written before
-	quietDeadline time.Time
-	finishing     bool // finish was called
+	deadlineMu    sync.Mutex // guards the fields below and the file's deadline
+	deadline      time.Time  // the reader's, set with SetReadDeadline; zero: none
+	exited        bool       // the process has exited
+	quietDeadline time.Time  // after the process has exited: when the output counts as ended, unless something is written before
+	finishing     bool       // finish was called
 }
 
-// Read implements io.Reader; after SetReadDeadline's time it returns
-// os.ErrDeadlineExceeded. At the output's end it returns io.EOF.
+// Read implements io.Reader; after SetReadDeadline's time it returns os.ErrDeadlineExceeded. At the output's end it
+// returns io.EOF.
 func (o *childOutput) Read(b []byte) (int, error) {
 	o.readMu.Lock()
 	defer o.readMu.Unlock()
@@ -65,8 +62,7 @@ func (o *childOutput) Read(b []byte) (int, error) {
 	return 0, o.endErr
 }
 
-// SetReadDeadline sets the time at which a Read that waits gives up, as that of an
-// os.File does; zero: never.
+// SetReadDeadline sets the time at which a Read that waits gives up, as that of an os.File does; zero: never.
 func (o *childOutput) SetReadDeadline(t time.Time) error {
 	o.deadlineMu.Lock()
 	defer o.deadlineMu.Unlock()
@@ -74,8 +70,8 @@ func (o *childOutput) SetReadDeadline(t time.Time) error {
 	return o.setDeadline()
 }
 
-// processExited notes that the process has exited: from now on the output ends after
-// outputGrace without data. It wakes a waiting Read.
+// processExited notes that the process has exited: from now on the output ends after outputGrace without data. It
+// wakes a waiting Read.
 func (o *childOutput) processExited() {
 	o.deadlineMu.Lock()
 	o.exited = true
@@ -83,8 +79,7 @@ func (o *childOutput) processExited() {
 	o.renewGrace()
 }
 
-// renewGrace has outputGrace begin now, if the process has exited. Read calls it, so
-// that each Read waits that long.
+// renewGrace has outputGrace begin now, if the process has exited. Read calls it, so that each Read waits that long.
 func (o *childOutput) renewGrace() {
 	o.deadlineMu.Lock()
 	defer o.deadlineMu.Unlock()
@@ -94,9 +89,8 @@ func (o *childOutput) renewGrace() {
 	}
 }
 
-// setDeadline sets the file's deadline to whichever comes first: the reader's, or,
-// after the process has exited, quietDeadline. After finish it is in the past. The
-// caller holds deadlineMu.
+// setDeadline sets the file's deadline to whichever comes first: the reader's, or, after the process has exited,
+// quietDeadline. After finish it is in the past. The caller holds deadlineMu.
 func (o *childOutput) setDeadline() error {
 	d := o.deadline
 	switch {
@@ -108,10 +102,8 @@ func (o *childOutput) setDeadline() error {
 	return o.f.SetReadDeadline(d)
 }
 
-// readLast is called when Read has run into the file's deadline. If the output is
-// over, by outputGrace or by finish, it reads what is in the pipe, without waiting,
-// and ours is true. If it was the reader's deadline, it reads nothing, and ours is
-// false.
+// readLast is called when Read has run into the file's deadline. If the output is over, by outputGrace or by finish, it reads what
+// is in the pipe, without waiting, and ours is true. If it was the reader's deadline, it reads nothing, and ours is false.
 func (o *childOutput) readLast(b []byte) (n int, err error, ours bool) {
 	o.deadlineMu.Lock()
 	defer o.deadlineMu.Unlock()
@@ -122,8 +114,7 @@ func (o *childOutput) readLast(b []byte) (n int, err error, ours bool) {
 	return n, err, true
 }
 
-// finish ends the output and closes the pipe. It keeps what is in the pipe for Read, which
-// returns io.EOF afterwards.
+// finish ends the output and closes the pipe. It keeps what is in the pipe for Read, which returns io.EOF afterwards.
 func (o *childOutput) finish() {
 	o.deadlineMu.Lock()
 	o.finishing = true
@@ -145,13 +136,12 @@ func (o *childOutput) finish() {
 	_ = o.f.Close()
 }
 
-// maxLeftover is about how many bytes of what is in the pipe finish keeps for Read. No
-// pipe holds so much by default: only a process that has survived, and goes on
-// writing, reaches it.
+// maxLeftover is about how many bytes of what is in the pipe finish keeps for Read. No pipe holds so much by default:
+// only a process that has survived, and goes on writing, reaches it.
 const maxLeftover = 1 << 20
 
-// endOfOutput returns io.EOF for nil and for the errors with which the output of a
-// child ends in an orderly way, and any other error as it is.
+// endOfOutput returns io.EOF for nil and for the errors with which the output of a child ends in an orderly way, and
+// any other error as it is.
 func endOfOutput(err error) error {
 	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, os.ErrClosed) || isTerminalEnd(err) {
 		return io.EOF

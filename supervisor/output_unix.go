@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// readNow reads what is in the pipe and does not wait. It returns 0, nil if the pipe
-// is empty or has ended.
+// readNow reads what is in the pipe and does not wait. It returns 0, nil if the pipe is empty or has ended.
 func (o *childOutput) readNow(b []byte) (n int, err error) {
 	_ = o.f.SetReadDeadline(time.Time{}) // with an expired deadline the read below fails
 	raw, err := o.f.SyscallConn()

@@ -17,16 +17,14 @@ type Spec struct {
 	// Name stands for the child in errors of this package; "" means the base name of Path.
 	Name string
 
-	// Path is the command. A name without a slash is looked up in the PATH of Env,
-	// or in our own PATH if Env has none. The lookup never takes a file from the
-	// working directory. A relative path with a slash is relative to Dir.
+	// Path is the command. A name without a slash is looked up in the PATH of Env, or in our own PATH if Env has none.
+	// The lookup never takes a file from the working directory. A relative path with a slash is relative to Dir.
 	Path string
 	// Args are the arguments after the command. No shell sees them.
 	Args []string
 
-	// Env is the complete environment of the child, see Environ. nil means an
-	// empty environment: the child inherits nothing. On Linux the variable
-	// MCP_BRIDGE_PROCESS is added, because descendants are found by it.
+	// Env is the complete environment of the child, see Environ. nil means an empty environment: the child inherits
+	// nothing. On Linux the variable MCP_BRIDGE_PROCESS is added, because descendants are found by it.
 	Env []string
 	// Dir is the child's working directory; "" means ours.
 	Dir string
@@ -35,36 +33,30 @@ type Spec struct {
 	// secrets. "" means that errors say Path and Dir. No error says Args.
 	ShownPath, ShownDir string
 
-	// PTY makes the child's stdout a terminal, for programs that buffer their output
-	// when stdout is a pipe. The terminal is raw: bytes pass unchanged, and nothing is
-	// echoed. stdin and stderr stay pipes. Not available on Windows.
+	// PTY makes the child's stdout a terminal, for programs that buffer their output when stdout is a pipe. The terminal is raw:
+	// bytes pass unchanged, and nothing is echoed. stdin and stderr stay pipes. Not available on Windows.
 	PTY bool
 
-	// Stop says how long Process.Stop waits after each of its steps. The zero value
-	// means defaults.
+	// Stop says how long Process.Stop waits after each of its steps. The zero value means defaults.
 	Stop StopWaits
 
-	// Stderr is called by one goroutine for every line of the child's stderr. line has
-	// no line end and at most MaxStderrLine bytes, and is valid during the call only.
-	// While Stderr blocks, the child's stderr is not read, and Stop waits. nil means
-	// that the lines are read and dropped.
+	// Stderr is called by one goroutine for every line of the child's stderr. line has no line end and at most
+	// MaxStderrLine bytes, and is valid during the call only. While Stderr blocks, the child's stderr is not read, and
+	// Stop waits. nil means that the lines are read and dropped.
 	Stderr func(line []byte)
 
-	// OnContainer is called when Stop has killed the container whose client the child
-	// was, with its id. err is not nil if the container may still run. Start and Stop
-	// call it with an empty id if they cannot find out the id of the container, so
-	// that nobody can kill the container. nil means no calls.
+	// OnContainer is called when Stop has killed the container whose client the child was, with its id. err is not nil
+	// if the container may still run. Start and Stop call it with an empty id if they cannot find out the id of the
+	// container, so that nobody can kill the container. nil means no calls.
 	OnContainer func(id string, err error)
 
-	// OnStop is called by Stop before each step by which it ends the child: "close stdin",
-	// "terminate" and "kill". It is not called once the process has exited, although Stop
-	// may still have to end descendants. nil means no calls.
+	// OnStop is called by Stop before each step by which it ends the child: "close stdin", "terminate" and "kill". It
+	// is not called once the process has exited, although Stop may still have to end descendants. nil means no calls.
 	OnStop func(step string)
 
-	// OnExit is called once, when the process has exited and its stderr was read to the
-	// end, or a short grace later. Process.Done is closed after the call. err is what
-	// Process.ExitError returns then; asked says that Stop was called before the exit. Stop
-	// waits for the call, unless the process survives SIGKILL. nil means no call.
+	// OnExit is called once, when the process has exited and its stderr was read to the end, or a short grace later.
+	// Process.Done is closed after the call. err is what Process.ExitError returns then; asked says that Stop was
+	// called before the exit. Stop waits for the call, unless the process survives SIGKILL. nil means no call.
 	OnExit func(err error, asked bool)
 }
 
@@ -76,8 +68,7 @@ func (s *Spec) name() string {
 	return filepath.Base(s.Path)
 }
 
-// A Process is a child that was started. All methods may be called
-// concurrently.
+// A Process is a child that was started. All methods may be called concurrently.
 type Process struct {
 	name        string                      // what errors call the child
 	stopWaits   StopWaits                   // Spec.Stop with its defaults; guarded by stopOnce
@@ -101,11 +92,10 @@ type Process struct {
 	abandoned atomic.Bool    // Stop has given up, because the process has survived SIGKILL: the waiter goroutine reaps it
 }
 
-// Start starts s. ctx bounds the start only: the end of ctx does not end the process.
-// The caller must call Stop in the end.
+// Start starts s. ctx bounds the start only: the end of ctx does not end the process. The caller must call Stop in the end.
 //
-// An error names the command and says what to do. An error that wraps fs.ErrNotExist
-// or fs.ErrPermission is about the command or its directory.
+// An error names the command and says what to do. An error that wraps fs.ErrNotExist or fs.ErrPermission is about the command or
+// its directory.
 func Start(ctx context.Context, s Spec) (*Process, error) {
 	p, err := start(ctx, &s)
 	if err != nil {
@@ -157,9 +147,8 @@ func start(ctx context.Context, s *Spec) (*Process, error) {
 	return p, nil
 }
 
-// wait is the waiter goroutine: it waits for the process to exit, and then for
-// stderrEnd, which is closed at the end of stderr, but no longer than outputGrace. It
-// calls OnExit and closes exited and done.
+// wait is the waiter goroutine: it waits for the process to exit, and then for stderrEnd, which is closed at the end
+// of stderr, but no longer than outputGrace. It calls OnExit and closes exited and done.
 func (p *Process) wait(stderrEnd <-chan struct{}) {
 	p.exitErr = p.child.wait()
 	asked := p.stopAsked.Load()
@@ -187,23 +176,19 @@ func (p *Process) Pid() int { return p.child.pid }
 // deadlines (not on Windows). Most programs end when it is closed; Stop closes it first.
 func (p *Process) Stdin() io.WriteCloser { return p.stdin }
 
-// Stdout returns the child's stdout. Its Read returns io.EOF at the end of the output.
-// If the process has exited and a descendant still holds the pipe open, the output ends
-// once the descendant has written nothing for a short time. Read returns all that is in
+// Stdout returns the child's stdout. Its Read returns io.EOF at the end of the output. If the process has exited and a descendant
+// still holds the pipe open, the output ends once the descendant has written nothing for a short time. Read returns all that is in
 // the pipe before io.EOF, however late it is called, also after Stop.
 //
-// The Reader has a method SetReadDeadline(time.Time) error like that of a file. The
-// method works until Stop (not on Windows).
+// The Reader has a method SetReadDeadline(time.Time) error like that of a file. The method works until Stop (not on Windows).
 func (p *Process) Stdout() io.Reader { return p.stdout }
 
-// Done is closed when the process has exited and its stderr was read to the end. If a
-// descendant holds stderr open, Done is closed after a short grace. Descendants may
-// still live: only Stop ends them.
+// Done is closed when the process has exited and its stderr was read to the end. If a descendant holds stderr open,
+// Done is closed after a short grace. Descendants may still live: only Stop ends them.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// ExitError says how the process has ended: nil for status 0, otherwise an error with a
-// text such as "exit status 3" or "killed by signal SIGKILL". It returns nil until Done is
-// closed.
+// ExitError says how the process has ended: nil for status 0, otherwise an error with a text such as "exit status 3"
+// or "killed by signal SIGKILL". It returns nil until Done is closed.
 func (p *Process) ExitError() error {
 	select {
 	case <-p.done:
@@ -213,9 +198,8 @@ func (p *Process) ExitError() error {
 	}
 }
 
-// StderrTail returns the last lines of the child's stderr, oldest first: at
-// most ten lines, each cut at 512 bytes. Of a stack, as Node.js, Java, .NET and Go
-// print it, there is one line at most: the message above it tells more. It is
+// StderrTail returns the last lines of the child's stderr, oldest first: at most ten lines, each cut at 512 bytes. Of
+// a stack, as Node.js, Java, .NET and Go print it, there is one line at most: the message above it tells more. It is
 // complete when Done is closed.
 func (p *Process) StderrTail() []string { return p.stderrLines.lastLines() }
 
@@ -226,9 +210,8 @@ type stdio struct {
 	stdin, stdout, stderr *os.File
 }
 
-// openStdio makes the streams of a child; with terminal, stdout is one. All ends are
-// close-on-exec. (os/exec could make the pipes, but closes our ends when the process
-// exits, while they are still being read.)
+// openStdio makes the streams of a child; with terminal, stdout is one. All ends are close-on-exec. (os/exec could
+// make the pipes, but closes our ends when the process exits, while they are still being read.)
 func openStdio(terminal bool) (*stdio, error) {
 	s := &stdio{}
 	if err := s.open(terminal); err != nil {
@@ -239,8 +222,7 @@ func openStdio(terminal bool) (*stdio, error) {
 	return s, nil
 }
 
-// open is openStdio, except that after an error it leaves those streams open that it
-// has made.
+// open is openStdio, except that after an error it leaves those streams open that it has made.
 func (s *stdio) open(terminal bool) (err error) {
 	if s.childEnds[0], s.stdin, err = os.Pipe(); err != nil {
 		return err
@@ -257,8 +239,7 @@ func (s *stdio) open(terminal bool) (err error) {
 	return err
 }
 
-// closeChildEnds closes the child's ends, once the child has them or cannot be
-// started.
+// closeChildEnds closes the child's ends, once the child has them or cannot be started.
 func (s *stdio) closeChildEnds() { closeAll(s.childEnds[:]...) }
 
 // closeOurEnds closes our ends.
@@ -273,6 +254,5 @@ func closeAll(files ...*os.File) {
 	}
 }
 
-// errSurvived is wrapped in the error of Stop when the process or a descendant has
-// survived SIGKILL.
+// errSurvived is wrapped in the error of Stop when the process or a descendant has survived SIGKILL.
 var errSurvived = errors.New("still running after SIGKILL")

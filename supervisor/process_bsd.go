@@ -24,12 +24,10 @@ func (c *child) start(_ context.Context, path string, s *Spec, files [3]*os.File
 	return err
 }
 
-// wait waits until the process has exited and returns how it ended. It also reaps the
-// process, because these systems have no reliable way to wait without reaping. So the
-// id of the group is free as soon as the group is empty. wait checks this at once, and an
-// empty group is never signalled again. One case remains: if descendants in the group
-// outlive the child and end before Stop, other processes may get the group's id, and
-// Stop's signals.
+// wait waits until the process has exited and returns how it ended. It also reaps the process, because these systems
+// have no reliable way to wait without reaping. So the id of the group is free as soon as the group is empty. wait
+// checks this at once, and an empty group is never signalled again. One case remains: if descendants in the group
+// outlive the child and end before Stop, other processes may get the group's id, and Stop's signals.
 func (c *child) wait() error {
 	var ws syscall.WaitStatus
 	for {
@@ -53,8 +51,7 @@ func (c *child) reapZombie() {}
 // release does nothing: there is nothing to close.
 func (c *child) release() {}
 
-// groupIsDead returns false: this system does not tell which members of a group are
-// zombies.
+// groupIsDead returns false: this system does not tell which members of a group are zombies.
 func groupIsDead(int) bool { return false }
 
 // reapOrphans does nothing: only Linux has adopted orphans.

@@ -25,8 +25,7 @@ type system struct {
 	pidfd *os.File
 }
 
-// start starts the process on the starter's thread, with a marker in its environment.
-// ctx bounds the wait for that thread.
+// start starts the process on the starter's thread, with a marker in its environment. ctx bounds the wait for that thread.
 func (c *child) start(ctx context.Context, path string, s *Spec, files [3]*os.File) error {
 	c.marker = newMarker()
 	env := withVar(s.Env, markerVar, c.marker)
@@ -52,17 +51,12 @@ func (c *child) start(ctx context.Context, path string, s *Spec, files [3]*os.Fi
 	return nil
 }
 
-// siginfo is the kernel's siginfo_t as waitid fills it. Only 64-bit systems have the
-// padding after code.
+// siginfo is the kernel's siginfo_t as waitid fills it. Only 64-bit systems have the padding after code.
 type siginfo struct {
-	// signo and errno are not used. code says how the process has ended: by an exit or
-	// by a signal.
-	signo, errno, code int32
+	signo, errno, code int32 // code: whether an exit or a signal has ended the process. The others are not used
 	_                  [unsafe.Sizeof(uintptr(0)) / 8]int32
-	// pid is the process that has ended, 0 if none has. uid is not used. status is the
-	// exit status or the number of the signal.
-	pid, uid, status int32
-	_                [128]byte
+	pid, uid, status   int32 // pid: the process that has ended, 0: none has; status: its exit status or signal. uid is not used
+	_                  [128]byte
 }
 
 // wait waits until the process has exited and returns how it ended. It does not reap the
@@ -91,9 +85,8 @@ func (c *child) wait() error {
 	return killedBy(syscall.Signal(info.status))
 }
 
-// awaitPidfd calls look at once, and again each time the pidfd has become readable,
-// until look reports the exit or an error, and returns that. It returns false, nil if
-// there is no usable pidfd.
+// awaitPidfd calls look at once, and again each time the pidfd has become readable, until look reports the exit or an
+// error, and returns that. It returns false, nil if there is no usable pidfd.
 func (c *child) awaitPidfd(look func() (bool, error)) (exited bool, err error) {
 	if c.pidfd == nil {
 		return false, nil
@@ -109,8 +102,7 @@ func (c *child) awaitPidfd(look func() (bool, error)) (exited bool, err error) {
 	return exited, err
 }
 
-// reapZombie frees the id of the process, which must have exited. The table's lock is
-// held.
+// reapZombie frees the id of the process, which must have exited. The table's lock is held.
 func (c *child) reapZombie() {
 	var ws syscall.WaitStatus
 	for {
@@ -128,14 +120,12 @@ func (c *child) release() {
 	startThread.release()
 }
 
-// startThread is the thread on which all children are started. The kernel sends the
-// parent-death signal when the *thread* that has forked ends, and Go may end any
-// thread. So one goroutine, locked to its thread, starts all children and lives while
-// there is any child.
+// startThread is the thread on which all children are started. The kernel sends the parent-death signal when the
+// *thread* that has forked ends, and Go may end any thread. So one goroutine, locked to its thread, starts all
+// children and lives while there is any child.
 var startThread starter
 
-// A starter runs functions on one thread of the operating system, which lives as long
-// as there is a child that was started on it.
+// A starter runs functions on one thread of the operating system, which lives as long as there is a child that was started on it.
 type starter struct {
 	mu    sync.Mutex    // guards the fields below
 	users int           // children that were started and not released, and calls of run; 0: there is no thread
@@ -143,9 +133,8 @@ type starter struct {
 	ended chan struct{} // closed when the thread's goroutine has ended
 }
 
-// run runs f on the thread, waits for that, and keeps the thread until release is
-// called. If ctx is done before f's turn, it returns ctx's error, has not run f, and
-// nothing is kept.
+// run runs f on the thread, waits for that, and keeps the thread until release is called. If ctx is done before f's
+// turn, it returns ctx's error, has not run f, and nothing is kept.
 func (s *starter) run(ctx context.Context, f func()) error {
 	s.mu.Lock()
 	s.users++
@@ -167,8 +156,7 @@ func (s *starter) run(ctx context.Context, f func()) error {
 	}
 }
 
-// release is called once for each run that has returned nil. The last one ends the
-// thread.
+// release is called once for each run that has returned nil. The last one ends the thread.
 func (s *starter) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,8 +167,7 @@ func (s *starter) release() {
 	}
 }
 
-// serveStarts is the goroutine of a starter's thread: it runs jobs until that is
-// closed, and then closes ended.
+// serveStarts is the goroutine of a starter's thread: it runs jobs until that is closed, and then closes ended.
 func serveStarts(jobs <-chan func(), ended chan<- struct{}) {
 	defer close(ended)
 	runtime.LockOSThread()
@@ -190,9 +177,8 @@ func serveStarts(jobs <-chan func(), ended chan<- struct{}) {
 	}
 }
 
-// newMarker returns a new unique marker for a child. If this process is itself the
-// child of a supervisor, the marker extends our own, so that the outer supervisor
-// finds our descendants too.
+// newMarker returns a new unique marker for a child. If this process is itself the child of a supervisor, the marker
+// extends our own, so that the outer supervisor finds our descendants too.
 func newMarker() string {
 	b := make([]byte, 8)
 	_, _ = rand.Read(b) // never fails
@@ -203,9 +189,8 @@ func newMarker() string {
 	return own
 }
 
-// matchesMarker reports whether marker, found in a process's environment, is m or
-// extends it, so that the process descends from the child with the marker m. It is
-// false for an empty m.
+// matchesMarker reports whether marker, found in a process's environment, is m or extends it, so that the process
+// descends from the child with the marker m. It is false for an empty m.
 func matchesMarker(m, marker string) bool {
 	rest, ok := strings.CutPrefix(marker, m)
 	return ok && m != "" && (rest == "" || rest[0] == '.')
@@ -243,8 +228,8 @@ func readStat(pid int) (st procStat, err error) {
 	return st, err
 }
 
-// statOf returns the text of /proc/PID/stat from behind the command name, which stands
-// in parentheses and may hold any characters: it begins with the state.
+// statOf returns the text of /proc/PID/stat from behind the command name, which stands in parentheses and may hold any
+// characters: it begins with the state.
 func statOf(pid int) (string, error) {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	return string(b[bytes.LastIndexByte(b, ')')+1:]), err
@@ -270,8 +255,8 @@ func allPids() ([]int, error) {
 	return pids, err
 }
 
-// groupIsDead reports whether all members of the group are zombies; false if that
-// cannot be found out. They stay zombies where process 1 does not reap orphans.
+// groupIsDead reports whether all members of the group are zombies; false if that cannot be found out. They stay
+// zombies where process 1 does not reap orphans.
 func groupIsDead(pgid int) bool {
 	pids, err := allPids()
 	if err != nil {

@@ -14,25 +14,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A child is the system's part of a Process. The waiter goroutine calls wait, and also reap
-// if Stop has given up. Only Stop calls the other methods, hence one goroutine at a time.
-// Strays are descendants that have left the child's process group; they can be found on
-// Linux, after Subreap.
+// A child is the system's part of a Process. The waiter goroutine calls wait, and also reap if Stop has given up. Only
+// Stop calls the other methods, hence one goroutine at a time. Strays are descendants that have left the child's
+// process group; they can be found on Linux, after Subreap.
 type child struct {
 	pid    int    // the process id, which is also the id of the process group
 	marker string // in the environment of the child and its descendants; "" on other systems than Linux
 	system        // what differs between the Unixes
 
-	// the group was found empty: its id is not signalled any more, as it may belong to
-	// other processes
-	groupGone  atomic.Bool
+	groupGone  atomic.Bool  // the group was found empty: its id is not signalled any more, as it may belong to other processes
 	groupPolls int          // how often isGroupEmpty has found members, dead or alive
 	terminated map[int]bool // strays that terminateStrays has sent SIGTERM
 }
 
-// fork starts the file at path, with s.Args, in a process group of its own, and enters
-// it in the table. It returns its process id. It holds the lock for both, so that the
-// reaper does not take the child for an orphan.
+// fork starts the file at path, with s.Args, in a process group of its own, and enters it in the table. It returns its
+// process id. It holds the lock for both, so that the reaper does not take the child for an orphan.
 func (t *childTable) fork(path string, s *Spec, env []string, files [3]*os.File, sys *syscall.SysProcAttr) (int, error) {
 	sys.Setpgid = true
 	attr := &syscall.ProcAttr{Dir: s.Dir, Env: env, Sys: sys}
@@ -61,9 +57,8 @@ func (t *childTable) add(pid int) {
 // children is the one table of the children of this operating-system process.
 var children childTable
 
-// A childTable knows which children this package has started, and on Linux which orphans
-// it has adopted. Children are reaped, and removed from the table, only under the lock:
-// whoever holds the lock may signal any pid in the table.
+// A childTable knows which children this package has started, and on Linux which orphans it has adopted. Children are
+// reaped, and removed from the table, only under the lock: whoever holds the lock may signal any pid in the table.
 type childTable struct {
 	mu            sync.Mutex        // the lock: guards the fields below
 	ownPIDs       map[int]bool      // children that this package has started and not reaped
@@ -72,8 +67,8 @@ type childTable struct {
 	adoptsOrphans bool              // Subreap is active
 }
 
-// startChild starts the file at path as s says, tells the watchdog of its group, and
-// returns it. files are its stdin, stdout and stderr.
+// startChild starts the file at path as s says, tells the watchdog of its group, and returns it. files are its stdin,
+// stdout and stderr.
 func startChild(ctx context.Context, path string, s *Spec, files [3]*os.File) (*child, error) {
 	c := &child{}
 	if err := c.start(ctx, path, s, files); err != nil {
@@ -83,8 +78,8 @@ func startChild(ctx context.Context, path string, s *Spec, files [3]*os.File) (*
 	return c, nil
 }
 
-// reap reaps the process, which must have exited, takes it out of the table and lets
-// go of all that belongs to it. Its process id is free then.
+// reap reaps the process, which must have exited, takes it out of the table and lets go of all that belongs to it. Its
+// process id is free then.
 func (c *child) reap() {
 	children.mu.Lock()
 	c.reapZombie()
@@ -93,9 +88,8 @@ func (c *child) reap() {
 	c.release()
 }
 
-// terminate sends SIGTERM to the group and to the strays. The group's id is still its own:
-// until the child is reaped the child itself holds the id, and afterwards isGone has
-// seen a member of the group at most maxPollInterval ago.
+// terminate sends SIGTERM to the group and to the strays. The group's id is still its own: until the child is reaped
+// the child itself holds the id, and afterwards isGone has seen a member of the group at most maxPollInterval ago.
 func (c *child) terminate() {
 	c.signalGroup(unix.SIGTERM)
 	c.terminateStrays()
@@ -132,8 +126,7 @@ func (c *child) killStrays() {
 	children.eachOrphan(c.marker, func(pid int) { _ = unix.Kill(pid, unix.SIGKILL) })
 }
 
-// isGone reports whether the group is empty and no stray is left. The child must be
-// reaped before.
+// isGone reports whether the group is empty and no stray is left. The child must be reaped before.
 func (c *child) isGone() bool {
 	if !c.groupGone.Load() {
 		if !c.isGroupEmpty() {
@@ -146,15 +139,14 @@ func (c *child) isGone() bool {
 	return none && !unsure
 }
 
-// forgetGroup is called when the group is empty: its id is never signalled again, and
-// the watchdog forgets it.
+// forgetGroup is called when the group is empty: its id is never signalled again, and the watchdog forgets it.
 func (c *child) forgetGroup() {
 	c.groupGone.Store(true)
 	watchdog.remove(c.pid)
 }
 
-// isGroupEmpty reports whether nobody is left in the group, or only zombies. The
-// latter is expensive to find out, and looked at less and less often.
+// isGroupEmpty reports whether nobody is left in the group, or only zombies. The latter is expensive to find out, and
+// looked at less and less often.
 func (c *child) isGroupEmpty() bool {
 	if unix.Kill(-c.pid, 0) == unix.ESRCH {
 		return true
@@ -170,8 +162,7 @@ func (c *child) isGroupEmpty() bool {
 	return (c.groupPolls&(c.groupPolls-1) == 0 || c.groupPolls%32 == 0) && groupIsDead(c.pid)
 }
 
-// exitError returns the error of Process.ExitError for a process that has ended so;
-// nil: with exit status 0.
+// exitError returns the error of Process.ExitError for a process that has ended so; nil: with exit status 0.
 func exitError(ws syscall.WaitStatus) error {
 	switch {
 	case ws.Signaled():
@@ -182,8 +173,7 @@ func exitError(ws syscall.WaitStatus) error {
 	return nil
 }
 
-// killedBy returns the error of Process.ExitError for a process that a signal has
-// ended.
+// killedBy returns the error of Process.ExitError for a process that a signal has ended.
 func killedBy(sig syscall.Signal) error {
 	name := unix.SignalName(sig)
 	if name == "" {

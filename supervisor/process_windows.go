@@ -12,9 +12,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// A child is the system's part of a Process: a process, and the job object that holds the
-// process and its descendants. The system kills all processes of the job when the last
-// handle to the job is closed, hence also when this process is killed.
+// A child is the system's part of a Process: a process, and the job object that holds the process and its descendants. The system
+// kills all processes of the job when the last handle to the job is closed, hence also when this process is killed.
 type child struct {
 	pid    int            // the process id
 	proc   *os.Process    // the process, until wait has returned
@@ -22,8 +21,7 @@ type child struct {
 	killed atomic.Bool    // kill was called, so the exit status is ours
 }
 
-// startChild starts the file at path as s says, inside a new job object. files are its
-// stdin, stdout and stderr.
+// startChild starts the file at path as s says, inside a new job object. files are its stdin, stdout and stderr.
 func startChild(_ context.Context, path string, s *Spec, files [3]*os.File) (*child, error) {
 	job, err := newJob()
 	if err != nil {
@@ -119,9 +117,8 @@ func resume(pid uint32) error {
 	return nil
 }
 
-// wait waits until the process has exited, ends its descendants, and returns how the
-// process ended. A descendant could hold stdout or stderr open, and pipes have no read
-// deadlines on Windows.
+// wait waits until the process has exited, ends its descendants, and returns how the process ended. A descendant could
+// hold stdout or stderr open, and pipes have no read deadlines on Windows.
 func (c *child) wait() error {
 	state, err := c.proc.Wait()
 	_ = windows.TerminateJobObject(c.job, 1)
@@ -140,8 +137,8 @@ func (c *child) wait() error {
 	}
 }
 
-// terminate sends CTRL_BREAK to the process and its group, which is the closest to
-// SIGTERM. It has no effect on a child that does not share our console.
+// terminate sends CTRL_BREAK to the process and its group, which is the closest to SIGTERM. It has no effect on a
+// child that does not share our console.
 func (c *child) terminate() {
 	_ = windows.GenerateConsoleCtrlEvent(windows.CTRL_BREAK_EVENT, uint32(c.pid))
 }
@@ -161,15 +158,12 @@ func (c *child) killStrays() {}
 // reap does nothing: wait has reaped the process, and isGone closes its job.
 func (c *child) reap() {}
 
-// jobAccounting is JOBOBJECT_BASIC_ACCOUNTING_INFORMATION, as Windows fills it. Only
-// Active is used: how many processes the job has now.
+// jobAccounting is JOBOBJECT_BASIC_ACCOUNTING_INFORMATION, as Windows fills it. Only Active is used: how many
+// processes the job has now.
 type jobAccounting struct {
-	// not used: what the system says of the job's CPU time
-	TotalUserTime, TotalKernelTime int64
-	// not used: the same for a period
-	ThisPeriodUserTime, ThisPeriodKernelTime int64
-	// Active is how many processes the job has now. The others are not used.
-	PageFaults, Total, Active, TotalTerminated uint32
+	TotalUserTime, TotalKernelTime             int64  // CPU time; not used
+	ThisPeriodUserTime, ThisPeriodKernelTime   int64  // CPU time; not used
+	PageFaults, Total, Active, TotalTerminated uint32 // Active: how many processes the job has now. The others are not used
 }
 
 // isGone reports whether the job has no more processes, and closes the job then.
@@ -193,15 +187,13 @@ func openTerminal() (ours, childs *os.File, err error) {
 	return nil, nil, errors.New("a terminal for stdout is not available on Windows: run without it")
 }
 
-// isTerminalEnd reports whether err says that nobody has the other end of the pipe
-// open.
+// isTerminalEnd reports whether err says that nobody has the other end of the pipe open.
 func isTerminalEnd(err error) bool { return errors.Is(err, windows.ERROR_BROKEN_PIPE) }
 
 // peekNamedPipe is the system's function that says how many bytes are in a pipe.
 var peekNamedPipe = windows.NewLazySystemDLL("kernel32.dll").NewProc("PeekNamedPipe")
 
-// readNow reads what is in the pipe and does not wait. It returns 0, nil if the pipe is
-// empty.
+// readNow reads what is in the pipe and does not wait. It returns 0, nil if the pipe is empty.
 func (o *childOutput) readNow(b []byte) (int, error) {
 	raw, err := o.f.SyscallConn()
 	if err != nil {

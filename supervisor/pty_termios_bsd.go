@@ -5,6 +5,8 @@ package supervisor
 import "golang.org/x/sys/unix"
 
 const (
-	getTermios = unix.TIOCGETA // getTermios is the ioctl that reads a terminal's settings.
-	setTermios = unix.TIOCSETA // setTermios is the ioctl that changes a terminal's settings at once.
+	// getTermios is the ioctl that reads a terminal's settings.
+	getTermios = unix.TIOCGETA
+	// setTermios is the ioctl that changes a terminal's settings at once.
+	setTermios = unix.TIOCSETA
 )

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openTerminal makes a raw pseudo-terminal. ours is the end to read from, with working
-// read deadlines; childs becomes a child's stdout.
+// openTerminal makes a raw pseudo-terminal. ours is the end to read from, with working read deadlines; childs becomes
+// a child's stdout.
 func openTerminal() (ours, childs *os.File, err error) {
 	ours, childs, err = pty.Open()
 	if err != nil {
@@ -31,8 +31,8 @@ func openTerminal() (ours, childs *os.File, err error) {
 	return polled, childs, nil
 }
 
-// pollableFile returns a duplicate of f that has working read deadlines. Those of f
-// itself do not work, because the pty library has called f.Fd.
+// pollableFile returns a duplicate of f that has working read deadlines. Those of f itself do not work, because the
+// pty library has called f.Fd.
 func pollableFile(f *os.File) (*os.File, error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -54,8 +54,8 @@ func pollableFile(f *os.File) (*os.File, error) {
 	return polled, errors.Join(err, opErr)
 }
 
-// makeRaw sets the terminal f so that bytes pass unchanged: it turns off what changes
-// the output (\n to \r\n, tabs), and the echo of what is written to our end.
+// makeRaw sets the terminal f so that bytes pass unchanged: it turns off what changes the output (\n to \r\n, tabs),
+// and the echo of what is written to our end.
 func makeRaw(f *os.File) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -75,6 +75,5 @@ func makeRaw(f *os.File) error {
 	return errors.Join(err, opErr)
 }
 
-// isTerminalEnd reports whether err is how reading a terminal ends once no process has
-// the other end open: EIO on Linux.
+// isTerminalEnd reports whether err is how reading a terminal ends once no process has the other end open: EIO on Linux.
 func isTerminalEnd(err error) bool { return errors.Is(err, syscall.EIO) }

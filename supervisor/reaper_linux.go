@@ -14,17 +14,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Subreap makes this operating-system process adopt its orphaned descendants, as process
-// 1 always does. From then on orphans are reaped when they exit, and Process.Stop also
-// ends the descendants of its child that left the process group. A descendant is
-// recognised by the marker in its environment. A descendant that has cleared its
-// environment is not recognised, and lives until stop is called.
+// Subreap makes this operating-system process adopt its orphaned descendants, as process 1 always does. From then on
+// orphans are reaped when they exit, and Process.Stop also ends the descendants of its child that left the process
+// group. A descendant is recognised by the marker in its environment. A descendant that has cleared its environment is
+// not recognised, and lives until stop is called.
 //
-// stop ends and reaps all orphans, whatever they descend from. This takes up to four
-// seconds if orphans ignore signals. Call stop after Stop of every Process.
+// stop ends and reaps all orphans, whatever they descend from. This takes up to four seconds if orphans ignore
+// signals. Call stop after Stop of every Process.
 //
-// Subreap is for main: it reaps every child that this package has not started, so
-// os/exec does not work beside it. Only Linux has it; elsewhere Subreap does nothing.
+// Subreap is for main: it reaps every child that this package has not started, so os/exec does not work beside it.
+// Only Linux has it; elsewhere Subreap does nothing.
 func Subreap() (stop func(), err error) {
 	children.mu.Lock()
 	defer children.mu.Unlock()
@@ -51,9 +50,8 @@ func Subreap() (stop func(), err error) {
 	}), nil
 }
 
-// serveSigchld is the goroutine of Subreap: it reaps orphans after each SIGCHLD, until
-// quit is closed, and then closes ended. The children of this package cause SIGCHLD as
-// well, so it pauses for reapPause after each one.
+// serveSigchld is the goroutine of Subreap: it reaps orphans after each SIGCHLD, until quit is closed, and then closes
+// ended. The children of this package cause SIGCHLD as well, so it pauses for reapPause after each one.
 func serveSigchld(sigchld <-chan os.Signal, quit <-chan struct{}, ended chan<- struct{}) {
 	defer close(ended)
 	pause := time.NewTicker(reapPause)
@@ -79,8 +77,7 @@ const (
 	orphanWait = 2 * time.Second
 )
 
-// endAllOrphans sends SIGTERM and then SIGKILL to all orphans, and returns when none is left, or after twice
-// orphanWait.
+// endAllOrphans sends SIGTERM and then SIGKILL to all orphans, and returns when none is left, or after twice orphanWait.
 func endAllOrphans() {
 	for _, sig := range []syscall.Signal{unix.SIGTERM, unix.SIGKILL} {
 		sent := map[int]bool{}
@@ -103,10 +100,9 @@ func endAllOrphans() {
 // reapOrphans reaps the orphans that have exited.
 func (t *childTable) reapOrphans() { t.eachOrphan("", func(int) {}) }
 
-// eachOrphan reaps the orphans that have exited, and calls f for each living orphan whose
-// marker is or extends m. An empty m stands for all orphans. f may signal the pid: nobody
-// reaps it during the call. unsure is true if the marker of an orphan cannot be read
-// yet, so that the orphan may be one of those that m asks for.
+// eachOrphan reaps the orphans that have exited, and calls f for each living orphan whose marker is or extends m. An
+// empty m stands for all orphans. f may signal the pid: nobody reaps it during the call. unsure is true if the marker
+// of an orphan cannot be read yet, so that the orphan may be one of those that m asks for.
 func (t *childTable) eachOrphan(m string, f func(pid int)) (unsure bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -132,13 +128,12 @@ func (t *childTable) eachOrphan(m string, f func(pid int)) (unsure bool) {
 	return unsure
 }
 
-// execWait is how long an orphan with an empty environment counts as one in the middle
-// of an exec, when a process has none. After that it has cleared its environment.
+// execWait is how long an orphan with an empty environment counts as one in the middle of an exec, when a process has
+// none. After that it has cleared its environment.
 const execWait = 2 * time.Second
 
-// mayBeExecing is called for an orphan whose environment is empty or cannot be read.
-// It reports whether that has been so for less than execWait, so that the orphan may
-// be in the middle of an exec.
+// mayBeExecing is called for an orphan whose environment is empty or cannot be read. It reports whether that has been
+// so for less than execWait, so that the orphan may be in the middle of an exec.
 func (t *childTable) mayBeExecing(pid int) bool {
 	since, seen := t.markerless[pid]
 	if !seen {
@@ -151,10 +146,9 @@ func (t *childTable) mayBeExecing(pid int) bool {
 	return time.Since(since) < execWait
 }
 
-// adoptedChildren returns the living children that this package has not started, and
-// reaps the dead ones. The caller holds the lock, so the list is exact: the kernel's
-// list skips entries only if children are reaped while it is read. A process that dies
-// passes its children to us, so the list is read again after one was reaped.
+// adoptedChildren returns the living children that this package has not started, and reaps the dead ones. The caller
+// holds the lock, so the list is exact: the kernel's list skips entries only if children are reaped while it is read.
+// A process that dies passes its children to us, so the list is read again after one was reaped.
 func (t *childTable) adoptedChildren() []int {
 	for {
 		pids, err := ourChildren()
@@ -180,8 +174,7 @@ func (t *childTable) adoptedChildren() []int {
 	}
 }
 
-// ourChildren returns the ids of the children of all our threads that are not reaped,
-// zombies included.
+// ourChildren returns the ids of the children of all our threads that are not reaped, zombies included.
 func ourChildren() ([]int, error) {
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil {
@@ -205,8 +198,7 @@ func ourChildren() ([]int, error) {
 	return pids, nil
 }
 
-// ourChildrenByScan is ourChildren for kernels that do not list children: it looks at every
-// process of the system.
+// ourChildrenByScan is ourChildren for kernels that do not list children: it looks at every process of the system.
 func ourChildrenByScan() ([]int, error) {
 	pids, err := allPids()
 	if err != nil {

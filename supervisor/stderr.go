@@ -16,8 +16,7 @@ const (
 	maxTailLineBytes = 512      // how long each of them may be
 )
 
-// stderrLines reads a child's stderr line by line, hands each line to a callback, and
-// keeps the last ones.
+// stderrLines reads a child's stderr line by line, hands each line to a callback, and keeps the last ones.
 type stderrLines struct {
 	onLine func(line []byte) // Spec.Stderr; nil: none
 
@@ -26,9 +25,8 @@ type stderrLines struct {
 	keptStackCall bool       // tail has a call of the stack that is being printed: no other of its calls is kept
 }
 
-// copyFrom reads r, the child's stderr, to its end and hands on its lines: a child
-// must never wait for us to read. The buffer holds one line. It is small until a line
-// is long: there are many children, and most of them say little.
+// copyFrom reads r, the child's stderr, to its end and hands on its lines: a child must never wait for us to read. The
+// buffer holds one line. It is small until a line is long: there are many children, and most of them say little.
 func (l *stderrLines) copyFrom(r io.Reader) {
 	const full = MaxStderrLine + 2 // for the longest line with \r\n
 	buf := make([]byte, 512)
@@ -79,10 +77,9 @@ func (l *stderrLines) emit(line []byte) {
 	}
 }
 
-// addToTail appends a line to the tail, perhaps cut, and drops the oldest if there are
-// too many. Of a stack it keeps one call at most, the first one in the program's own
-// files, and none of a Go stack. The rest of the stack would push out the message of
-// the exception or the panic, which stands above it.
+// addToTail appends a line to the tail, perhaps cut, and drops the oldest if there are too many. Of a stack it keeps
+// one call at most, the first one in the program's own files, and none of a Go stack. The rest of the stack would push
+// out the message of the exception or the panic, which stands above it.
 func (l *stderrLines) addToTail(line []byte) {
 	switch part := stackPartOf(line); {
 	case part == ownCall && !l.keptStackCall:
@@ -103,8 +100,7 @@ func (l *stderrLines) addToTail(line []byte) {
 	l.tail = append(l.tail, append(memory[:0], line[:min(len(line), maxTailLineBytes)]...))
 }
 
-// A stackPart says what a line of stderr is in a stack that a program prints when it
-// fails.
+// A stackPart says what a line of stderr is in a stack that a program prints when it fails.
 type stackPart int
 
 const (
@@ -114,8 +110,7 @@ const (
 	goPosition                  // the second line of a call in a Go stack, which has the file and the line's number
 )
 
-// stackPartOf returns what part of a stack a line is, as Node.js, Java, .NET and Go
-// print it. (Python prints the message last.)
+// stackPartOf returns what part of a stack a line is, as Node.js, Java, .NET and Go print it. (Python prints the message last.)
 func stackPartOf(line []byte) stackPart {
 	text := bytes.TrimLeft(line, " \t")
 	indented := len(text) < len(line)

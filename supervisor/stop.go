@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// StopWaits says how long Process.Stop waits after each of its steps before it takes
-// the next. Zero means the default of 5 s. Negative means to go on to the next step at
-// once; for Kill, the last step, it means the default.
+// StopWaits says how long Process.Stop waits after each of its steps before it takes the next. Zero means the default
+// of 5 s. Negative means to go on to the next step at once; for Kill, the last step, it means the default.
 type StopWaits struct {
 	// Stdin is how long the child has to end after its stdin was closed.
 	Stdin time.Duration
@@ -18,8 +17,7 @@ type StopWaits struct {
 	Kill time.Duration
 }
 
-// withDefaults returns the waits with defaults in the place of zeros, and of a
-// negative Kill.
+// withDefaults returns the waits with defaults in the place of zeros, and of a negative Kill.
 func (w StopWaits) withDefaults() StopWaits {
 	const usual = 5 * time.Second
 	if w.Stdin == 0 {
@@ -36,16 +34,13 @@ func (w StopWaits) withDefaults() StopWaits {
 
 // A stopStep is one step of Process.Stop.
 type stopStep struct {
-	name   string // what Spec.OnStop is told
-	action func() // action takes the step: it asks the child to end, or ends it.
-	// onStrays is called again and again during the wait, to signal strays that were
-	// not there before. nil: there is nothing to do.
-	onStrays func()
+	name     string        // what Spec.OnStop is told
+	action   func()        // takes the step: asks the child to end, or ends it
+	onStrays func()        // called again and again during the wait, for strays that were not there before; nil: nothing to do
 	wait     time.Duration // how long the end is waited for before the next step
 }
 
-// stopSteps returns the steps of Stop, which it takes in this order until everything
-// has ended.
+// stopSteps returns the steps of Stop, which it takes in this order until everything has ended.
 func (p *Process) stopSteps() []stopStep {
 	return []stopStep{
 		{"close stdin", func() { _ = p.stdin.Close() }, nil, p.stopWaits.Stdin},
@@ -54,26 +49,23 @@ func (p *Process) stopSteps() []stopStep {
 	}
 }
 
-// Stop ends the process: it closes stdin and waits, sends SIGTERM to the group
-// and waits, sends SIGKILL to the group and waits. It skips the remaining steps once the
-// whole group has ended, and on Linux after Subreap every descendant that left the group.
-// When Stop returns nil, all of them are gone, the process is reaped, and no goroutine or
-// file descriptor is left. An error means that a process has survived SIGKILL, or that the
-// container of the process may still run.
+// Stop ends the process: it closes stdin and waits, sends SIGTERM to the group and waits, sends SIGKILL to the group and waits. It
+// skips the remaining steps once the whole group has ended, and on Linux after Subreap every descendant that left the group. When
+// Stop returns nil, all of them are gone, the process is reaped, and no goroutine or file descriptor is left. An error means that
+// a process has survived SIGKILL, or that the container of the process may still run.
 //
-// If the process was the client of a container and has not said how the container ended,
-// Stop kills the container last. This takes 10 s at most.
+// If the process was the client of a container and has not said how the container ended, Stop kills the container last. This takes
+// 10 s at most.
 //
-// Stop may be called at any time, also after the process has exited, and any number of
-// times. All calls return when the process has ended, with the same error.
+// Stop may be called at any time, also after the process has exited, and any number of times. All calls return when the process
+// has ended, with the same error.
 func (p *Process) Stop() error {
 	p.stopOnce.Do(func() { p.stopErr = errors.Join(p.runStop(), p.endContainer()) })
 	return p.stopErr
 }
 
-// Kill is Stop without waits before SIGKILL: it takes the same steps, one right after
-// the other. If Stop was called before, Kill only waits for that and returns its
-// error.
+// Kill is Stop without waits before SIGKILL: it takes the same steps, one right after the other. If Stop was called
+// before, Kill only waits for that and returns its error.
 func (p *Process) Kill() error {
 	p.stopOnce.Do(func() {
 		p.stopWaits.Stdin, p.stopWaits.Term = time.Nanosecond, time.Nanosecond
@@ -82,9 +74,8 @@ func (p *Process) Kill() error {
 	return p.stopErr
 }
 
-// runStop takes the steps of Stop until the process and its descendants have ended,
-// reaps the process, and waits for the goroutines. The error says that something has
-// survived SIGKILL.
+// runStop takes the steps of Stop until the process and its descendants have ended, reaps the process, and waits for
+// the goroutines. The error says that something has survived SIGKILL.
 func (p *Process) runStop() error {
 	gone := false
 	p.stopAsked.Store(true)
@@ -118,8 +109,8 @@ func (p *Process) runStop() error {
 	return nil
 }
 
-// awaitGone waits for step.wait at most until the process and all that belongs to it
-// have ended, and reports whether they have. It reaps the process.
+// awaitGone waits for step.wait at most until the process and all that belongs to it have ended, and reports whether
+// they have. It reaps the process.
 func (p *Process) awaitGone(step stopStep) bool {
 	end := time.Now().Add(step.wait)
 	if !p.exitsWithin(step.wait) {
@@ -142,8 +133,7 @@ func (p *Process) awaitGone(step stopStep) bool {
 	}
 }
 
-// exitsWithin waits until the process has exited, whatever its descendants do, and reports
-// whether it has in that time.
+// exitsWithin waits until the process has exited, whatever its descendants do, and reports whether it has in that time.
 func (p *Process) exitsWithin(wait time.Duration) bool {
 	timer := time.NewTimer(max(wait, 0))
 	defer timer.Stop()
@@ -155,10 +145,9 @@ func (p *Process) exitsWithin(wait time.Duration) bool {
 	}
 }
 
-// maxPollInterval is the longest pause between two looks whether a group is empty. It
-// is short because the last member may end after a look: then the next signal goes to
-// whoever has got the group's id. Systems hand out ids in turn, and none comes round
-// in this time.
+// maxPollInterval is the longest pause between two looks whether a group is empty. It is short because the last member
+// may end after a look: then the next signal goes to whoever has got the group's id. Systems hand out ids in turn, and
+// none comes round in this time.
 const maxPollInterval = 20 * time.Millisecond
 
 // hasExited reports whether the process has exited, reaped or not.

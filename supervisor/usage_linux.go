@@ -10,9 +10,8 @@ import (
 // clockTick is the unit of CPU time in /proc/PID/stat, the same on every Linux.
 const clockTick = time.Second / 100
 
-// UsageOf returns what the processes with these ids, and their descendants, use
-// together. A process that has ended counts no more. ok is false if none of pids is
-// there; on other systems than Linux it always is.
+// UsageOf returns what the processes with these ids, and their descendants, use together. A process that has ended
+// counts no more. ok is false if none of pids is there; on other systems than Linux it always is.
 func UsageOf(pids ...int) (u Usage, ok bool) {
 	seen := map[int]bool{}
 	for len(pids) > 0 {

@@ -13,26 +13,22 @@ import (
 	"time"
 )
 
-// watchdogVar is an environment variable that makes our executable the watchdog:
-// StartWatchdog sets it.
+// watchdogVar is an environment variable that makes our executable the watchdog: StartWatchdog sets it.
 const watchdogVar = "MCP_BRIDGE_WATCHDOG"
 
-// watchdog is our end of the pipe to the watchdog process of this process, if there is
-// one.
+// watchdog is our end of the pipe to the watchdog process of this process, if there is one.
 var watchdog watchdogPipe
 
-// A watchdogPipe tells the watchdog which process groups and containers it is to kill
-// when we end. Each change is a line: "+PGID MARKER" and "-PGID" add and remove a
-// process group, "[KEY JSON" and "]KEY" a container. At the end of the pipe the
-// watchdog kills what is left.
+// A watchdogPipe tells the watchdog which process groups and containers it is to kill when we end. Each change is a
+// line: "+PGID MARKER" and "-PGID" add and remove a process group, "[KEY JSON" and "]KEY" a container. At the end of
+// the pipe the watchdog kills what is left.
 type watchdogPipe struct {
 	mu      sync.Mutex   // guards w
 	w       *os.File     // the pipe; nil: there is no watchdog, or it is given up
 	lastKey atomic.Int64 // the key of the container that was added last
 }
 
-// add tells the watchdog of a process group, with the marker of its processes; "":
-// they have none.
+// add tells the watchdog of a process group, with the marker of its processes; "": they have none.
 func (d *watchdogPipe) add(pgid int, marker string) {
 	d.writeLine(fmt.Sprintf("+%d %s\n", pgid, marker))
 }
@@ -40,8 +36,7 @@ func (d *watchdogPipe) add(pgid int, marker string) {
 // remove tells the watchdog that a process group has ended.
 func (d *watchdogPipe) remove(pgid int) { d.writeLine(fmt.Sprintf("-%d\n", pgid)) }
 
-// addContainer tells the watchdog of a container, and returns the key by which the
-// watchdog knows it.
+// addContainer tells the watchdog of a container, and returns the key by which the watchdog knows it.
 func (d *watchdogPipe) addContainer(c *container) int {
 	key := int(d.lastKey.Add(1))
 	if text, err := json.Marshal(c); err == nil { // a container can always be marshalled
@@ -53,9 +48,8 @@ func (d *watchdogPipe) addContainer(c *container) int {
 // removeContainer tells the watchdog that the container with this key has ended.
 func (d *watchdogPipe) removeContainer(key int) { d.writeLine(fmt.Sprintf("]%d\n", key)) }
 
-// writeLine writes one line, with its line feed, to the watchdog. A watchdog that has
-// ended, or that does not read so that the pipe is full, gets no more lines: it must
-// not delay Start and Stop.
+// writeLine writes one line, with its line feed, to the watchdog. A watchdog that has ended, or that does not read so
+// that the pipe is full, gets no more lines: it must not delay Start and Stop.
 func (d *watchdogPipe) writeLine(line string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -80,8 +74,8 @@ func newGuardedSet() guardedSet {
 	return guardedSet{groups: map[int]string{}, containers: map[int]container{}}
 }
 
-// readLines applies the lines of a watchdogPipe, which it reads from r until the pipe
-// ends: until then the process that is watched lives.
+// readLines applies the lines of a watchdogPipe, which it reads from r until the pipe ends: until then the process
+// that is watched lives.
 func (g guardedSet) readLines(r io.Reader) {
 	lines := bufio.NewReader(r) // a Scanner would limit the lines, which hold environments
 	for {
@@ -95,8 +89,7 @@ func (g guardedSet) readLines(r io.Reader) {
 	}
 }
 
-// applyLine makes the change that one line of a watchdogPipe says. A line that it does
-// not understand does nothing.
+// applyLine makes the change that one line of a watchdogPipe says. A line that it does not understand does nothing.
 func (g guardedSet) applyLine(line string) {
 	number, rest, _ := strings.Cut(line[1:], " ")
 	id, err := strconv.Atoi(number)
@@ -120,8 +113,8 @@ func (g guardedSet) applyLine(line string) {
 	}
 }
 
-// endContainers ends the containers that are in the set, all at once, and returns when
-// that is done. Their clients must have ended.
+// endContainers ends the containers that are in the set, all at once, and returns when that is done. Their clients
+// must have ended.
 func (g guardedSet) endContainers() {
 	var wg sync.WaitGroup
 	for _, c := range g.containers {

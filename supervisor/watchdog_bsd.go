@@ -2,6 +2,5 @@
 
 package supervisor
 
-// killMarked does nothing: on these systems a process cannot read the environment of
-// another one.
+// killMarked does nothing: on these systems a process cannot read the environment of another one.
 func (g guardedSet) killMarked() {}

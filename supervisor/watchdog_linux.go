@@ -7,9 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// killMarked kills every process with a marker of one of the groups, and repeats that
-// until no such process is left. One round is not enough: a process may fork during
-// the round, and in the middle of an exec a process has no marker.
+// killMarked kills every process with a marker of one of the groups, and repeats that until no such process is left.
+// One round is not enough: a process may fork during the round, and in the middle of an exec a process has no marker.
 func (g guardedSet) killMarked() {
 	const (
 		rounds = 50 // at most: a process that hangs in the kernel is never gone
@@ -34,8 +33,8 @@ func (g guardedSet) killMarked() {
 	}
 }
 
-// killIn kills those of the processes pids that have a marker of one of the groups,
-// and returns how many. unsure: the marker of some process cannot be read now.
+// killIn kills those of the processes pids that have a marker of one of the groups, and returns how many. unsure: the
+// marker of some process cannot be read now.
 func (g guardedSet) killIn(pids []int) (killed int, unsure bool) {
 	for _, pid := range pids {
 		if pid == os.Getpid() {

@@ -11,14 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StartWatchdog starts the watchdog, a second process of our own executable. If this
-// process is killed, the watchdog kills the process groups of our children, their
-// containers, and on Linux every descendant with a marker. It covers the children that
-// are started after StartWatchdog. The watchdog ends when this process ends.
+// StartWatchdog starts the watchdog, a second process of our own executable. If this process is killed, the watchdog kills the
+// process groups of our children, their containers, and on Linux every descendant with a marker. It covers the children that are
+// started after StartWatchdog. The watchdog ends when this process ends.
 //
-// main must call WatchdogMain before anything else. After an error everything but the
-// watchdog works, so log a warning and go on. Process 1 needs no watchdog, because the
-// system kills all processes when process 1 ends. A second call does nothing.
+// main must call WatchdogMain before anything else. After an error everything but the watchdog works, so log a warning and go on.
+// Process 1 needs no watchdog, because the system kills all processes when process 1 ends. A second call does nothing.
 func StartWatchdog() error {
 	watchdog.mu.Lock()
 	defer watchdog.mu.Unlock()
@@ -65,8 +63,8 @@ func startWatchdog() (*os.File, error) {
 	return w, nil
 }
 
-// forkWatchdog starts the watchdog, and enters it in the table, because the reaper
-// takes every other child for an orphan. The entry stays: the watchdog ends after us.
+// forkWatchdog starts the watchdog, and enters it in the table, because the reaper takes every other child for an
+// orphan. The entry stays: the watchdog ends after us.
 func (t *childTable) forkWatchdog(exe string, attr *syscall.ProcAttr) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -82,9 +80,8 @@ func (t *childTable) forkWatchdog(exe string, attr *syscall.ProcAttr) error {
 // question; it is for a main that wants to prepare for a process that waits, and does little else.
 func IsWatchdog() bool { return os.Getenv(watchdogVar) != "" }
 
-// WatchdogMain does the work of the watchdog in the process that StartWatchdog has started,
-// and does not return there. In any other process it returns false at once. main must
-// call it first.
+// WatchdogMain does the work of the watchdog in the process that StartWatchdog has started, and does not return there.
+// In any other process it returns false at once. main must call it first.
 func WatchdogMain() bool {
 	if !IsWatchdog() {
 		return false
@@ -97,9 +94,8 @@ func WatchdogMain() bool {
 	return true
 }
 
-// killAll kills the groups, the processes with their markers and the containers that
-// are in the set. The id of a group cannot belong to other processes yet: groups that
-// ended with the process that was watched ended a moment ago.
+// killAll kills the groups, the processes with their markers and the containers that are in the set. The id of a group
+// cannot belong to other processes yet: groups that ended with the process that was watched ended a moment ago.
 func (g guardedSet) killAll() {
 	for pgid := range g.groups {
 		_ = unix.Kill(-pgid, unix.SIGKILL)
