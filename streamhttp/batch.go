@@ -71,7 +71,7 @@ func (h *Handler) parseBatch(w http.ResponseWriter, r *http.Request, body []byte
 	return messages, errorResponses, true
 }
 
-// checkBatch reports whether the revision has batches, or answers the request (LI8).
+// checkBatch reports whether the revision has batches. If it has none, it answers the request (LI8).
 func checkBatch(w http.ResponseWriter, r *http.Request, revision string) bool {
 	if jsonrpc.HasBatches(revision) {
 		return true
@@ -89,6 +89,7 @@ func refuseInvalidBatch(w http.ResponseWriter, r *http.Request, errorResponses [
 	_, _ = w.Write(jsonArray(errorResponses))
 }
 
+// requestIDs returns the ids of the requests, in order.
 func requestIDs(requests []jsonrpc.Message) []jsonrpc.ID {
 	ids := make([]jsonrpc.ID, len(requests))
 	for i, m := range requests {
@@ -97,10 +98,12 @@ func requestIDs(requests []jsonrpc.Message) []jsonrpc.ID {
 	return ids
 }
 
+// onlyRequests returns those of the messages that are requests, in order.
 func onlyRequests(messages []jsonrpc.Message) []jsonrpc.Message {
 	return slices.DeleteFunc(slices.Clone(messages), func(m jsonrpc.Message) bool { return m.Kind() != jsonrpc.Request })
 }
 
+// jsonArray returns the JSON array of the messages.
 func jsonArray(messages []jsonrpc.Message) []byte {
 	body := []byte{'['}
 	for i, m := range messages {

@@ -12,19 +12,20 @@ const maxCalls = 10_000
 
 // call is a client's request in flight.
 type call struct {
-	id              jsonrpc.ID
-	method          string
-	progressToken   jsonrpc.ID
-	isTaskAugmented bool    // augmented as a task: its token outlives the response (J13)
-	resultTaskID    string  // the task that a tasks/result is about, as raw JSON
-	seq             uint64  // the call's number in its session; 1 is initialize
-	stream          *stream // the stream of its POST, on which it is answered
+	id              jsonrpc.ID // of the request
+	method          string     // of the request
+	progressToken   jsonrpc.ID // of the request; zero: none
+	isTaskAugmented bool       // the call is to run as a task: its progress token outlives the response (J13)
+	resultTaskID    string     // the task that a tasks/result is about, as raw JSON; "": it is another method
+	seq             uint64     // the call's number in its session; 1 is initialize
+	stream          *stream    // the stream of its POST, on which it is answered
 }
 
 // isInitialize reports whether c is the initialize request: no other comes first.
 func (c *call) isInitialize() bool { return c.seq == 1 }
 
-// canCarryServerMessage reports whether a message of the server may travel on c's stream.
+// canCarryServerMessage reports whether a message of the server other than the response may travel
+// on c's stream.
 func (c *call) canCarryServerMessage() bool {
 	st := c.stream
 	return !c.isInitialize() && !st.unresumable && (st.reader != nil || st.committed)
@@ -33,10 +34,10 @@ func (c *call) canCarryServerMessage() bool {
 // callTable has the client's requests in flight, and the progress tokens that the
 // server may name them by. The session's lock guards it; the zero value is empty.
 type callTable struct {
-	byID       map[jsonrpc.ID]*call
-	byToken    map[jsonrpc.ID]*call
+	byID       map[jsonrpc.ID]*call    // the calls in flight, by id
+	byToken    map[jsonrpc.ID]*call    // the calls in flight that have a progress token, by it
 	taskTokens map[jsonrpc.ID]struct{} // progress tokens of tasks whose call is over
-	lastSeq    uint64                  // seq of the last call
+	lastSeq    uint64                  // seq of the call that was added last
 }
 
 // unusableID returns an id that a call in flight has, or that stands twice among requests (J3). ok is
@@ -100,7 +101,8 @@ func (t *callTable) anyCall() *call {
 	return nil
 }
 
-// taskResultCall returns the tasks/result in flight for the task that m is about (B.1.4).
+// taskResultCall returns the tasks/result in flight for the task that m is about (B.1.4); nil:
+// there is none, or m is about no task.
 func (t *callTable) taskResultCall(m jsonrpc.Message) *call {
 	var task []byte
 	for _, c := range t.byID {
@@ -119,7 +121,7 @@ func (t *callTable) taskResultCall(m jsonrpc.Message) *call {
 	return nil
 }
 
-// taskIDOf returns the id of the task that m is about, as raw JSON.
+// taskIDOf returns the id of the task that m is about, as raw JSON; nil: m is about no task.
 func taskIDOf(m jsonrpc.Message) []byte {
 	if m.Method() == "notifications/tasks/status" {
 		return m.Lookup("params", "taskId")
@@ -129,7 +131,7 @@ func taskIDOf(m jsonrpc.Message) []byte {
 
 // likeliestCall returns the call that a message without a relation most likely belongs to:
 // the only one, else the one made last among those in whose course servers ask
-// (B.1.8). Only calls made after that of afterSeq count.
+// (B.1.8). Only calls with a seq above afterSeq count. nil: there is none.
 func (t *callTable) likeliestCall(afterSeq uint64) *call {
 	var best *call
 	for _, c := range t.byID {
@@ -181,12 +183,11 @@ type handshake struct {
 	accepted       bool   // initialize was answered with a result
 	gotInitialized bool   // notifications/initialized has arrived (LI29)
 
-	// Of a stateless POST, in which the bridge itself initializes the server:
-	ownInitializePending  bool // the bridge's own initialize request is not answered with a result (yet)
-	ownInitializeRejected bool // the bridge's own initialize request was answered with an error
+	ownInitializePending  bool // of a stateless POST: the server has not answered the bridge's own initialize with a result (yet)
+	ownInitializeRejected bool // of a stateless POST: the server has answered the bridge's own initialize with an error
 }
 
-// noteAccepted takes note of the result of initialize.
+// noteAccepted notes that initialize was answered with a result, m, and which version that has.
 func (h *handshake) noteAccepted(m jsonrpc.Message) {
 	h.accepted = true
 	if version, _ := jsonrpc.Text(m.Lookup("result", "protocolVersion")); version != "" {

@@ -10,12 +10,12 @@ import (
 // come (LI7). One timer is for all of them: one for each would wake a thread
 // for nearly each of them. The session's lock guards it, but not its timer.
 type commitTimer struct {
-	shortWait commitQueue     // all other POSTs
-	longWait  commitQueue     // initialize, and what a stateless POST asks: they have longer
+	shortWait commitQueue     // streams of POSTs that become SSE after HandlerOptions.CommitAfter
+	longWait  commitQueue     // streams of POSTs that become SSE after initializeCommitAfter: of initialize, and stateless ones
 	timer     lazytimer.Timer // calls session.markDueStreams
 }
 
-// schedule has st committed after wait.
+// schedule has st committed after wait, unless it is answered before. queue is the one for this wait.
 func (c *commitTimer) schedule(st *stream, queue *commitQueue, wait time.Duration) {
 	st.commitAt = time.Now().Add(wait)
 	queue.add(st)
@@ -34,8 +34,11 @@ func (c *commitTimer) markDueStreams() {
 
 // commitQueue has streams that are to be committed. The wait is the same for all, so the first
 // one is due first. The zero value is empty.
-type commitQueue struct{ first, last *stream }
+type commitQueue struct {
+	first, last *stream // the list's ends, linked by nextToCommit; nil: the list is empty
+}
 
+// add appends st.
 func (q *commitQueue) add(st *stream) {
 	if q.first == nil {
 		q.first = st

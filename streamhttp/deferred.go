@@ -18,19 +18,19 @@ const maxDeferred = 1000
 type deferredMessages struct {
 	requests            []*deferredRequest    // oldest first
 	expiryTimer         lazytimer.Timer       // calls session.expireDeferredRequests
-	awaitingInitialized deferredNotifications // what must wait for initialized
+	awaitingInitialized deferredNotifications // what must wait for the client's notifications/initialized
 	awaitingStandalone  deferredNotifications // what waits for a standalone stream
 	warnedDropped       bool                  // the log was told that notifications are dropped
 }
 
 // deferredRequest is a server request that waits for a stream to travel on.
 type deferredRequest struct {
-	m         jsonrpc.Message
-	afterSeq  uint64    // seq of the last call that was made before it came
-	expiresAt time.Time // when the bridge answers it in the client's place
+	m         jsonrpc.Message // the request
+	afterSeq  uint64          // seq of the last call that was made before the request came
+	expiresAt time.Time       // when the bridge answers the request in the client's place
 }
 
-// hasRequestRoom reports whether one more request can be kept.
+// hasRequestRoom reports whether m, one more request, can be kept: all may have maxBytes bytes together.
 func (d *deferredMessages) hasRequestRoom(m jsonrpc.Message, maxBytes int) bool {
 	size := m.Size()
 	for _, r := range d.requests {
@@ -39,7 +39,7 @@ func (d *deferredMessages) hasRequestRoom(m jsonrpc.Message, maxBytes int) bool 
 	return len(d.requests) < maxDeferred && size <= maxBytes
 }
 
-// removeRequest forgets a request that the server has cancelled.
+// removeRequest forgets the request with this id, which the server has cancelled, if there is one.
 func (d *deferredMessages) removeRequest(id jsonrpc.ID) {
 	at := make(map[jsonrpc.ID]int, len(d.requests))
 	for i, r := range d.requests {
@@ -59,26 +59,28 @@ func (d *deferredMessages) clear() {
 
 // deferredNotifications is a bounded list, oldest first. The zero value is empty.
 type deferredNotifications struct {
-	list  []jsonrpc.Message
-	bytes int // of list
+	list  []jsonrpc.Message // oldest first
+	bytes int               // how many bytes the messages in list have
 }
 
-// fits reports whether m can be added.
+// fits reports whether m can be added: all may have maxBytes bytes together.
 func (q *deferredNotifications) fits(m jsonrpc.Message, maxBytes int) bool {
 	return len(q.list) < maxDeferred && q.bytes+m.Size() <= maxBytes
 }
 
+// add appends m, whether it fits or not.
 func (q *deferredNotifications) add(m jsonrpc.Message) {
 	q.list = append(q.list, m)
 	q.bytes += m.Size()
 }
 
+// remove removes the notification at index i of list.
 func (q *deferredNotifications) remove(i int) {
 	q.bytes -= q.list[i].Size()
 	q.list = slices.Delete(q.list, i, i+1)
 }
 
-// takeAll empties the list.
+// takeAll returns the whole list, and empties it.
 func (q *deferredNotifications) takeAll() []jsonrpc.Message {
 	all := q.list
 	*q = deferredNotifications{}

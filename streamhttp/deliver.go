@@ -15,9 +15,9 @@ import (
 // it. When there are more, the next answer comes soon, and must not wait for that write.
 const maxInlineCalls = 4
 
-// StreamOf tells an observer on which stream a message passes: a request of the client on that of its POST, and what goes to
-// the client on the one that the router chooses for it now. "" is none: a POST of the client's without a request in it, or
-// a message that waits for a stream. It takes the lock.
+// StreamOf returns, for an observer, the name of the stream on which a message passes: a request of the client on that of its
+// POST; what goes to the client (toClient) on the one that the router chooses for it now. "": there is none, as for a response
+// or notification of the client, or a message that has to wait for a stream. It takes the lock.
 func (s *session) StreamOf(m *jsonrpc.Message, toClient bool) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +103,7 @@ func (s *session) route(m jsonrpc.Message, st *stream) {
 	}
 }
 
-// routeResponse ends a call with its response.
+// routeResponse puts a response on st, the stream of its call, and ends the call.
 func (s *session) routeResponse(m jsonrpc.Message, st *stream) {
 	c := s.calls.byID[m.ID()]
 	if c == nil {
@@ -145,21 +145,22 @@ func (s *session) endCall(c *call) {
 	}
 }
 
-// fail answers a call in the server's place.
+// fail ends a call: it is answered with an error of the bridge, whose message is text.
 func (s *session) fail(c *call, text string, data []byte) {
 	s.push(c.stream, jsonrpc.NewError(c.id, jsonrpc.CodeInternalError, text, data))
 	s.endCall(c)
 }
 
-// What the errors of fail carry as data.
+// The data of the errors with which the bridge answers a call in the server's place.
 var (
-	sessionEndedData = []byte(`{"reason":"session_ended"}`)
-	cancelledData    = []byte(`{"reason":"cancelled"}`)
-	undeliveredData  = []byte(`{"reason":"undelivered"}`)
+	sessionEndedData = []byte(`{"reason":"session_ended"}`) // error data: the session has ended before the answer
+	cancelledData    = []byte(`{"reason":"cancelled"}`)     // error data: the client has cancelled the call
+	undeliveredData  = []byte(`{"reason":"undelivered"}`)   // error data: the server has not got the request
 )
 
-// handleOwnInitializeAnswer takes in the server's answer to the bridge's own initialize request. An
-// error answers the client's requests.
+// handleOwnInitializeAnswer takes the server's answer to the bridge's own initialize request of a
+// stateless POST. After a result the client's messages are passed on; with an error its requests
+// are answered.
 func (s *session) handleOwnInitializeAnswer(m jsonrpc.Message) {
 	s.handshake.ownInitializePending, s.handshake.ownInitializeRejected = m.IsError(), m.IsError()
 	for _, c := range s.calls.byID {

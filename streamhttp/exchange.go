@@ -20,9 +20,9 @@ import (
 )
 
 var (
-	errClientGone = errors.New("the client has hung up")
-	errRevoked    = errors.New("the token of the request has been revoked")
-	errAnswered   = errors.New("the request has been answered")
+	errClientGone = errors.New("the client has hung up")                    // why nothing can be sent to an exchange any more
+	errRevoked    = errors.New("the token of the request has been revoked") // why nothing can be sent to an exchange any more
+	errAnswered   = errors.New("the request has been answered")             // the error of exchange.Send after the answer
 )
 
 // exchange is one POST of 2026-07-28: a bridge.Conn that is one request long.
@@ -33,31 +33,32 @@ var (
 // Order of locks: mu, then reply.mu or timerMu. mu is held while the reply is written, so
 // that what is sent is written in order; timerMu and reply.mu are not.
 type exchange struct {
-	h          *Handler
-	r          *http.Request
-	ctx        context.Context // its cause tells why it is done
-	cancel     context.CancelCauseFunc
-	handlerCtx identity.PartyContext  // the ctx of the bridge.Handler: ctx, and the party
-	party      atomic.Pointer[string] // see Party; nil: nobody has asked for it
-	id         jsonrpc.ID
-	method     string
+	h          *Handler                // that serves the request
+	r          *http.Request           // the POST
+	ctx        context.Context         // done when nothing can be sent any more, or the Handler is being closed: its cause tells which
+	cancel     context.CancelCauseFunc // ends ctx
+	handlerCtx identity.PartyContext   // the ctx of the bridge.Handler: ctx, and the party
+	party      atomic.Pointer[string]  // what Party returns; nil: nobody has asked for it
+	id         jsonrpc.ID              // of the request
+	method     string                  // of the request
 
-	// What Receive has to hand on; one goroutine at a time calls it.
-	m                jsonrpc.Message // the request
-	cancellationSent bool            // the cancellation of the request was handed on
+	m                jsonrpc.Message // the request, for Receive; zero: Receive has handed it on
+	cancellationSent bool            // Receive has handed on the cancellation of the request
 
-	mu    sync.Mutex // held while the reply is being written
-	reply reply
-	out   *sse.Writer // the stream; nil as long as the reply has not begun; set with timerMu held as well
+	mu    sync.Mutex  // held while the reply is being written
+	reply reply       // the reply to the POST
+	out   *sse.Writer // what writes a stream, or a long JSON reply; nil as long as neither has begun; set with timerMu held as well
 	ended bool        // the request is answered, or never will be; set with timerMu held as well
 
-	timerMu sync.Mutex       // never held during a write
+	timerMu sync.Mutex       // guards what follows; never held during a write
 	began   time.Time        // when the Handler began to serve the request
 	timer   *lazytimer.Timer // calls onTimer; nil: it was not set yet
 	unwatch func() bool      // ends the watch over the client; nil: there is none yet
 	done    chan struct{}    // closed when ended is set; nil: nobody has asked for it
 }
 
+// newExchange returns the exchange for the request m of a POST. share is what the POST's body holds
+// of the budget.
 func newExchange(h *Handler, w http.ResponseWriter, r *http.Request, m jsonrpc.Message, share *httpserve.BodyMemory) *exchange {
 	e := &exchange{h: h, r: r, id: m.ID(), method: m.Method(), m: m}
 	e.reply.ResponseWriter = w
@@ -73,7 +74,7 @@ func newExchange(h *Handler, w http.ResponseWriter, r *http.Request, m jsonrpc.M
 	return e
 }
 
-// Party implements what identity.PartyContext asks. It may be called concurrently.
+// Party returns the party of the client, for identity.PartyContext. It may be called concurrently.
 func (e *exchange) Party() string {
 	party := e.party.Load()
 	if party == nil { // most never need it
@@ -94,6 +95,7 @@ func (e *exchange) watch() {
 	}
 }
 
+// isOver reports whether the request is answered, or never will be.
 func (e *exchange) isOver() bool {
 	e.timerMu.Lock()
 	defer e.timerMu.Unlock()
@@ -122,8 +124,8 @@ func (e *exchange) refuse(refusal *era.Refusal) {
 	}
 }
 
-// scheduleCommit sets the time at which the reply becomes a stream, unless it is
-// one or is complete.
+// scheduleCommit has the reply become a stream at the time of ModernCommitAfter, unless it is one
+// by then or is complete.
 func (e *exchange) scheduleCommit() {
 	e.timerMu.Lock()
 	defer e.timerMu.Unlock()
@@ -132,7 +134,8 @@ func (e *exchange) scheduleCommit() {
 	}
 }
 
-// scheduleKeepAlive sets the time at which a stream has been silent for too long.
+// scheduleKeepAlive has a keep-alive comment written when the stream has been silent for too long
+// from now on, unless the request is answered before.
 func (e *exchange) scheduleKeepAlive() {
 	e.timerMu.Lock()
 	defer e.timerMu.Unlock()
@@ -141,7 +144,7 @@ func (e *exchange) scheduleKeepAlive() {
 	}
 }
 
-// setTimer has onTimer called. The caller holds timerMu.
+// setTimer has onTimer called at this time. The caller holds timerMu.
 func (e *exchange) setTimer(at time.Time) {
 	if e.timer == nil {
 		e.timer = &lazytimer.Timer{Do: e.onTimer}
@@ -149,7 +152,8 @@ func (e *exchange) setTimer(at time.Time) {
 	e.timer.Set(at)
 }
 
-// setKeepAliveTimer has onTimer called when a stream has been silent for too long. The caller holds timerMu.
+// setKeepAliveTimer has onTimer called after HandlerOptions.KeepAlive, or not at all if that is
+// negative. The caller holds timerMu.
 func (e *exchange) setKeepAliveTimer() {
 	switch every := e.h.opts.KeepAlive; {
 	case every > 0:
@@ -178,10 +182,12 @@ func (e *exchange) onTimer() {
 	_ = e.flush()
 }
 
-// commitRetry is how long onTimer waits before it tries again to begin the stream, if somebody held mu.
+// commitRetry is how long exchange.onTimer waits before it tries again to begin the stream, if
+// somebody else was writing the reply.
 const commitRetry = 10 * time.Millisecond
 
-// resetTimer has onTimer called again: soon, if the reply is still to begin.
+// resetTimer has onTimer called again: after commitRetry if the reply is still to begin, otherwise
+// when the stream has been silent for too long.
 func (e *exchange) resetTimer() {
 	e.timerMu.Lock()
 	defer e.timerMu.Unlock()
@@ -324,8 +330,9 @@ func (e *exchange) TrySend(m jsonrpc.Message) bool {
 	})
 }
 
-// sendNotification writes a notification. The caller holds mu, as for the methods that follow up to
-// Close.
+// The caller of the methods that follow, up to Close, holds mu.
+
+// sendNotification writes a notification to the stream, which begins with it if there is none yet.
 func (e *exchange) sendNotification(ctx context.Context, m jsonrpc.Message) error {
 	if err := e.reply.beginWrite(ctx); err != nil {
 		return err
@@ -334,7 +341,7 @@ func (e *exchange) sendNotification(ctx context.Context, m jsonrpc.Message) erro
 	return e.writeEvent(ctx, m)
 }
 
-// writeEvent writes a message to the stream.
+// writeEvent writes a message to the stream, and begins the stream if there is none yet.
 func (e *exchange) writeEvent(ctx context.Context, m jsonrpc.Message) error {
 	if e.out == nil {
 		e.commit()
@@ -363,19 +370,21 @@ func (e *exchange) answer(ctx context.Context, m jsonrpc.Message) error {
 	return e.flushFor(ctx)
 }
 
-// answersAsEvent reports whether a response is an event of a stream.
+// answersAsEvent reports whether the response m has to be an event of a stream: one has begun, or
+// m ends a subscriptions/listen. Otherwise it is JSON.
 func (e *exchange) answersAsEvent(m jsonrpc.Message) bool {
 	return e.out != nil || e.method == "subscriptions/listen" && !m.IsError() // MI21
 }
 
-// answerSmallJSON makes the reply one response that net/http keeps.
+// answerSmallJSON ends the exchange: it writes the response m as JSON. m is so short that net/http
+// keeps it until the handler returns or flushes.
 func (e *exchange) answerSmallJSON(m jsonrpc.Message) error {
 	e.beginJSON(m)
 	e.markEnded()
 	return writeParts(&e.reply, m)
 }
 
-// writeParts writes a message without a copy of it.
+// writeParts writes a message to w piece by piece, without a copy of it.
 func writeParts(w io.Writer, m jsonrpc.Message) error {
 	first, id, rest := m.SplitAtID()
 	for _, part := range [...][]byte{first, []byte(id), rest} {
@@ -386,7 +395,7 @@ func writeParts(w io.Writer, m jsonrpc.Message) error {
 	return nil
 }
 
-// beginJSON makes the reply one response, with the status that it means.
+// beginJSON writes the status and the headers of a reply that is the response m as JSON.
 func (e *exchange) beginJSON(m jsonrpc.Message) {
 	status, header := answerStatus(m, e.method), e.reply.Header()
 	header["Content-Type"] = valueJSON
@@ -397,23 +406,23 @@ func (e *exchange) beginJSON(m jsonrpc.Message) {
 	e.reply.WriteHeader(status)
 }
 
-// valueRevoked is shared by all replies; net/http does not change it.
+// valueRevoked is the WWW-Authenticate header of a reply to a request whose token was revoked.
 var valueRevoked = []string{`Bearer realm="mcp-bridge", error="invalid_token"`}
 
-// commit makes the reply a stream.
+// commit makes the reply an SSE stream: it begins with the status and the headers.
 func (e *exchange) commit() {
 	e.openWriter()
 	e.out.Begin()
 }
 
-// openWriter makes what the reply is written to.
+// openWriter sets out, which writes a stream or a long JSON reply.
 func (e *exchange) openWriter() {
 	e.timerMu.Lock()
 	e.out = sse.NewWriter(&e.reply, e.h.opts.StallAfter)
 	e.timerMu.Unlock()
 }
 
-// flush sends on its way what was written to the stream.
+// flush sends on its way what was written to out. The error is errClientGone: the client does not take it.
 func (e *exchange) flush() error {
 	if err := e.out.Flush(); err != nil {
 		e.cancel(errClientGone)
@@ -423,7 +432,7 @@ func (e *exchange) flush() error {
 	return nil
 }
 
-// flushFor is flush for a write that ends with ctx: its error is ctx's if ctx is done.
+// flushFor is flush for a write that is broken off when ctx is done: then its error is ctx's.
 func (e *exchange) flushFor(ctx context.Context) error {
 	err := e.flush()
 	if err != nil && ctx.Err() != nil {
@@ -432,7 +441,7 @@ func (e *exchange) flushFor(ctx context.Context) error {
 	return err
 }
 
-// markEnded says that the request is answered, or never will be.
+// markEnded notes that the request is answered, or never will be, and tells who waits for that.
 func (e *exchange) markEnded() {
 	if e.ended {
 		return
@@ -475,7 +484,7 @@ func (e *exchange) endCancelled(ctx context.Context) {
 	e.markEnded()
 }
 
-// noAnswerError is what a client is told whose request has had no answer.
+// noAnswerError returns the error for a client whose request the server has not answered.
 func (e *exchange) noAnswerError() jsonrpc.Message {
 	text, data := "the server has ended the conversation without an answer", serverEndedData
 	if context.Cause(e.ctx) == bridge.ErrClosing {
@@ -485,8 +494,8 @@ func (e *exchange) noAnswerError() jsonrpc.Message {
 }
 
 var (
-	serverEndedData  = []byte(`{"reason":"server_ended"}`)
-	shuttingDownData = []byte(`{"reason":"shutting_down"}`)
+	serverEndedData  = []byte(`{"reason":"server_ended"}`)  // error data: the server has ended without an answer
+	shuttingDownData = []byte(`{"reason":"shutting_down"}`) // error data: the bridge is being closed
 )
 
 // Close ends the exchange. An answer that was sent gets to the client now, and
@@ -519,7 +528,8 @@ func (e *exchange) release() {
 	}
 }
 
-// stopTimer waits for a call of onTimer that goes on. The caller holds no lock, and the request has ended.
+// stopTimer stops the timer, and waits for a call of onTimer that goes on. The caller holds no
+// lock, and the request has ended.
 func (e *exchange) stopTimer() {
 	e.timerMu.Lock()
 	timer := e.timer

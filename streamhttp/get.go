@@ -48,13 +48,15 @@ func (h *Handler) serveGET(w http.ResponseWriter, r *http.Request) {
 	h.serveSSE(w, r, s, st, rd, &serverOutbox{})
 }
 
-// An event id is the stream's key and the event's number in it (LI15).
+// appendEventID appends the id of an event: the stream's key and the event's number in the stream (LI15).
 func appendEventID(dst []byte, key, seq uint64) []byte {
 	dst = strconv.AppendUint(dst, key, 10)
 	dst = append(dst, '_')
 	return strconv.AppendUint(dst, seq, 10)
 }
 
+// parseEventID returns the stream's key and the event's number in an event id; ok is false if the id
+// is none of appendEventID.
 func parseEventID(id string) (key, seq uint64, ok bool) {
 	a, b, ok := strings.Cut(id, "_")
 	if !ok {
@@ -78,7 +80,8 @@ func (h *Handler) serveSSE(w http.ResponseWriter, r *http.Request, s *session, s
 	seen.Stream(observe.Stream{Hop: observe.Downstream, Name: st.name(), Action: "closed", Reason: why})
 }
 
-// observeOpened tells that a stream has a reader.
+// observeOpened tells the Observer that the request r reads a stream from now on: a new one, or one
+// that it resumes.
 func observeOpened(seen *observe.Session, r *http.Request, st *stream) {
 	e := observe.Stream{Hop: observe.Downstream, Name: st.name(), Action: "opened"}
 	if r.Method == http.MethodGet {
@@ -89,8 +92,8 @@ func observeOpened(seen *observe.Session, r *http.Request, st *stream) {
 	seen.Stream(e)
 }
 
-// writeSSE is serveSSE. It returns why it has ended. What it does beside waiting is in other functions,
-// because a goroutine that waits here should need little stack.
+// writeSSE does the work of serveSSE, and returns why it has ended, in words. What it does beside
+// waiting is in other functions, because a goroutine that waits here should need little stack.
 func (h *Handler) writeSSE(w http.ResponseWriter, r *http.Request, s *session, st *stream, rd *reader, toServer *serverOutbox) (why string) {
 	out := sse.NewWriter(w, h.opts.StallAfter)
 	s.beginSSE(out, st, rd)
@@ -149,8 +152,8 @@ func isDone(c <-chan struct{}) bool {
 	}
 }
 
-// tokenEndReason says why a stream ends with the token of its request: the session belongs to a name, but this
-// connection to a token.
+// tokenEndReason says, in words, why a stream ends because the token of its request is not valid any
+// more: it has expired, or was revoked. (The session goes on: it belongs to a principal, not to a token.)
 func tokenEndReason(r *http.Request) (why string) {
 	if context.Cause(access.TokenContext(r)) == access.ErrExpired {
 		return access.ErrExpired.Error()
@@ -159,12 +162,13 @@ func tokenEndReason(r *http.Request) (why string) {
 }
 
 // mayOutliveToken reports whether a request whose token is not valid any more goes on to its answer:
-// a call whose token has only expired.
+// it does if it is a POST, and the token has only expired.
 func mayOutliveToken(r *http.Request) bool {
 	return r.Method == http.MethodPost && context.Cause(access.TokenContext(r)) == access.ErrExpired
 }
 
-// beginSSE writes what a stream begins with.
+// beginSSE writes what a stream begins with: status, headers, and from 2025-11-25 on an event that
+// has only an id, to resume from.
 func (s *session) beginSSE(out *sse.Writer, st *stream, rd *reader) {
 	out.Begin()
 	if v := s.revision(); isKnownVersion(v) && v >= version2025_11_25 && !s.stateless {
@@ -177,6 +181,7 @@ func (s *session) beginSSE(out *sse.Writer, st *stream, rd *reader) {
 	}
 }
 
+// writeEvents writes events of st to out, with their ids, which a stateless session does not have.
 func (s *session) writeEvents(out *sse.Writer, st *stream, events []event) {
 	for _, e := range events {
 		var room [41]byte

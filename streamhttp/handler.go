@@ -80,11 +80,11 @@ type HandlerOptions struct {
 
 	KeepAlive   time.Duration // between comments on a silent SSE stream (LI26). 0: 15 s; negative: none
 	StallAfter  time.Duration // a reader that takes nothing for that long is cut off. 0: 30 s
-	HoldTimeout time.Duration // how long a server request waits for a stream (B.3). 0: 10 s
+	HoldTimeout time.Duration // how long a server request waits for a stream (B.3); then the bridge refuses it. 0: 10 s
 
-	ReplayBytes  int           // what is kept for resumption, per session: bytes. 0: 4 MiB
-	ReplayEvents int           // and events. 0: 10,000
-	ReplayAge    time.Duration // and for how long. 0: 5 min
+	ReplayBytes  int           // how many bytes of events a session keeps for resumption. 0: 4 MiB
+	ReplayEvents int           // how many events a session keeps for resumption. 0: 10,000
+	ReplayAge    time.Duration // how long an event is kept for resumption. 0: 5 min
 
 	// Budget is the memory for what clients make the Handler hold: bodies beyond
 	// 16 KiB that are being read or wait for their server (beyond, 503). It may
@@ -99,9 +99,10 @@ type HandlerOptions struct {
 	Logger hclog.Logger // nil: silence
 }
 
-// DefaultResumeBytes is how many bytes all sessions together keep for resumption.
+// DefaultResumeBytes is how many bytes all sessions together keep for resumption, without a ResumeBudget.
 const DefaultResumeBytes = 256 << 20
 
+// withDefaults returns o with the defaults in the place of zero values.
 func (o HandlerOptions) withDefaults() HandlerOptions {
 	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, 64<<20)
 	o.MaxDepth = cmp.Or(o.MaxDepth, jsonrpc.DefaultMaxDepth)
@@ -152,21 +153,21 @@ type Deadlines = httpserve.Deadlines
 // http.Handler; every path it is given is the endpoint. Serve it behind Deadlines, which
 // bound the wait for the body of a request and for the end of a reply.
 type Handler struct {
-	server bridge.Handler
-	opts   HandlerOptions
+	server bridge.Handler // serves the sessions of legacy clients
+	opts   HandlerOptions // with the defaults
 
-	control         *admission.Controller
-	exchanges       exchanges // the modern requests
-	tidyLoop        sync.WaitGroup
-	bodies          httpserve.BodyLimits
-	refusalWarnings access.WarningLimiter
+	control         *admission.Controller // the places of sessions
+	exchanges       exchanges             // the modern requests in progress
+	tidyLoop        sync.WaitGroup        // of endIdleSessions
+	bodies          httpserve.BodyLimits  // how large bodies may be, one and all
+	refusalWarnings access.WarningLimiter // how often the log is warned of refused requests
 
-	mu       sync.Mutex
-	sessions map[string]*session // by id, until they end
+	mu       sync.Mutex          // guards sessions
+	sessions map[string]*session // of legacy clients, by id, until they end
 }
 
-// NewHandler makes a Handler that gives each session, as a bridge.Conn, to
-// server; nil with era.OnlyModern. Close ends it.
+// NewHandler makes a Handler that gives each session of a legacy client, as a bridge.Conn, to
+// server, which may be nil with era.OnlyModern. Close ends the Handler.
 func NewHandler(server bridge.Handler, opts HandlerOptions) *Handler {
 	opts = opts.withDefaults()
 	h := &Handler{server: server, opts: opts, control: admission.New(opts.MaxSessions, opts.AcquirePlace), sessions: make(map[string]*session)}
@@ -207,7 +208,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// logRefused says that a request was refused, unless an Observer is told of it.
+// logRefused tells the log that a request was refused, unless an Observer is told of it: as a
+// warning now and then, otherwise at the level debug.
 func (h *Handler) logRefused(r *http.Request, reason string) {
 	if observe.FromContext(r.Context()) != nil {
 		return
@@ -236,6 +238,7 @@ func (h *Handler) dispatch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// notAllowed answers a request with status 405; allowed is the Allow header.
 func notAllowed(w http.ResponseWriter, r *http.Request, allowed string) {
 	w.Header()["Allow"] = []string{allowed}
 	refuse(w, r, "LI3", http.StatusMethodNotAllowed, "method "+r.Method+" is not allowed here; allowed: "+allowed)
@@ -252,8 +255,9 @@ func (h *Handler) serveDELETE(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// findSession returns the session that a request names. nil: something is wrong, and the
-// request was answered (LI21, LI24).
+// findSession returns the session that a request names. nil: something is wrong with its headers, or
+// there is no such session, and the request was answered (LI21, LI24). id is the one that an error
+// has to carry.
 func (h *Handler) findSession(w http.ResponseWriter, r *http.Request, id jsonrpc.ID) *session {
 	if len(r.Header[wire.HeaderSession]) > 1 || len(r.Header[wire.HeaderVersion]) > 1 {
 		refuseID(w, r, "LI21", http.StatusBadRequest, id, "the headers Mcp-Session-Id and MCP-Protocol-Version may each be sent once")
@@ -284,11 +288,13 @@ func (h *Handler) findSession(w http.ResponseWriter, r *http.Request, id jsonrpc
 	return s
 }
 
+// unsupportedVersionText is the error text for an MCP-Protocol-Version header that names no known legacy revision.
 const unsupportedVersionText = "unsupported MCP-Protocol-Version; supported: " + supportedVersions
 
+// noSuchSessionText is the error text for an Mcp-Session-Id that names no session of the client.
 const noSuchSessionText = "there is no such session (it may have ended); begin anew with an initialize request"
 
-// namedSession returns the session that a request names and may use, or nil.
+// namedSession returns the session that a request names; nil: there is none, or another principal's.
 func (h *Handler) namedSession(r *http.Request) *session {
 	name := r.Header.Get(wire.HeaderSession)
 	if name == "" {
@@ -338,12 +344,13 @@ func (h *Handler) endIdleSessions() {
 	}
 }
 
-// refuse answers a request with a JSON-RPC error that has no id.
+// refuse answers a request with this HTTP status, and a JSON-RPC error (invalid request) with this
+// text and no id. rule is the rule of docs/rules.md that the request breaks.
 func refuse(w http.ResponseWriter, r *http.Request, rule string, status int, text string) {
 	httpserve.Refuse(w, r, rule, status, text)
 }
 
-// refuseID is refuse with an id; the zero id is that of no request.
+// refuseID is refuse with the id of the request that is answered; zero: none.
 func refuseID(w http.ResponseWriter, r *http.Request, rule string, status int, id jsonrpc.ID, text string) {
 	httpserve.WriteError(w, r, rule, status, jsonrpc.CodeInvalidRequest, id, text)
 }

@@ -10,8 +10,10 @@ const (
 	version2025_11_25 = "2025-11-25"
 )
 
+// supportedVersions lists the legacy revisions, for error texts.
 const supportedVersions = version2024_11_05 + ", " + version2025_03_26 + ", " + version2025_06_18 + ", " + version2025_11_25
 
+// isKnownVersion reports whether v is a legacy revision.
 func isKnownVersion(v string) bool {
 	switch v {
 	case version2024_11_05, version2025_03_26, version2025_06_18, version2025_11_25:
@@ -20,8 +22,8 @@ func isKnownVersion(v string) bool {
 	return false
 }
 
-// Values shared by all replies; net/http does not change them.
+// Header values shared by all replies; net/http does not change them.
 var (
-	valueJSON    = []string{wire.TypeJSON}
-	valueNoSniff = []string{"nosniff"}
+	valueJSON    = []string{wire.TypeJSON} // the Content-Type of JSON replies
+	valueNoSniff = []string{"nosniff"}     // the X-Content-Type-Options of all replies
 )

@@ -11,17 +11,18 @@ import (
 // exchanges holds the modern requests in progress. The zero value has none; watchDelay and timer.Do
 // have to be set.
 type exchanges struct {
-	mu         sync.Mutex
-	unwatched  map[*exchange]struct{} // those that watchAll has not seen
-	watched    map[*exchange]struct{}
-	byParty    map[string]int // how many exchanges each party has; nil: nobody needs to know
-	closed     bool
-	watchDelay time.Duration   // how long a request waits for watchAll at most
-	timer      lazytimer.Timer // calls watchAll
-	wg         sync.WaitGroup  // counts the exchanges
+	mu         sync.Mutex             // guards what follows, but for timer and wg
+	unwatched  map[*exchange]struct{} // exchanges that watchAll has not seen
+	watched    map[*exchange]struct{} // exchanges that watchAll has seen: their timers are set, and their clients watched
+	byParty    map[string]int         // how many exchanges each party has; nil: they are not counted now
+	closed     bool                   // close was called: nobody is let in any more
+	watchDelay time.Duration          // how long an exchange waits for watchAll at most
+	timer      lazytimer.Timer        // calls watchAll
+	wg         sync.WaitGroup         // counts the exchanges
 }
 
-// add enters e, whose time begins, or says why there is no place for it.
+// add enters e, whose time begins, as one of at most max exchanges. The error says why there is no
+// place for it: bridge.ErrClosing or errTooManyCalls.
 func (x *exchanges) add(e *exchange, max int) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -86,6 +87,7 @@ func (x *exchanges) watchAll() {
 	clear(x.unwatched)
 }
 
+// remove takes out an exchange that is over.
 func (x *exchanges) remove(e *exchange) {
 	x.mu.Lock()
 	delete(x.unwatched, e)

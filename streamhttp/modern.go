@@ -17,7 +17,7 @@ import (
 // This file tells the eras apart (docs/rules.md, ED) and serves requests of
 // 2026-07-28 (MI): each POST is alone, and nothing is known from one to the next.
 
-// servesModern reports whether requests of 2026-07-28 are served.
+// servesModern reports whether the Handler serves requests of 2026-07-28.
 func (h *Handler) servesModern() bool { return h.opts.Eras != era.OnlyLegacy }
 
 // refuseModernMethod answers a GET or DELETE of 2026-07-28, which has none (MI1).
@@ -64,9 +64,9 @@ func (h *Handler) serveByEra(w http.ResponseWriter, r *http.Request, m *jsonrpc.
 	return true
 }
 
-// serveModernNotification answers a notification of 2026-07-28. There is none that
-// could mean anything here: a cancellation names an id that other clients use
-// as well (MI4).
+// serveModernNotification answers a notification of 2026-07-28, and passes it on to nobody: there is
+// none that could mean anything here, as a cancellation names an id that other clients use as well
+// (MI4). False: the notification is a legacy one, and was not answered.
 func (h *Handler) serveModernNotification(w http.ResponseWriter, r *http.Request, m jsonrpc.Message, facts *requestFacts) (answered bool) {
 	claims := facts.isModern()
 	if !claims && h.opts.Eras != era.OnlyModern && !(h.servesModern() && namesModern(r.Header)) {
@@ -106,7 +106,8 @@ func (h *Handler) checkLegacyRequest(r *http.Request, m jsonrpc.Message, facts *
 	return nil
 }
 
-// requestedVersion returns the version that a legacy request wants.
+// requestedVersion returns the version that a legacy request wants: that of its _meta, of the params
+// of initialize, or of its header; "" if it names none.
 func requestedVersion(r *http.Request, m jsonrpc.Message, facts *requestFacts) string {
 	if facts.meta.Version != nil {
 		return facts.meta.Revision()
@@ -141,7 +142,8 @@ func (h *Handler) checkModernRequest(r *http.Request, m jsonrpc.Message, facts *
 	return h.checkHeaders(r.Header, m.Method(), facts)
 }
 
-// serveModern lets a bridge.Handler serve one request.
+// serveModern lets HandlerOptions.Modern serve one request, or answers it if there is no place for it
+// or its Mcp-Param headers are wrong. *m and *facts are zeroed, so that nobody keeps their bytes.
 func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, facts *requestFacts, share *httpserve.BodyMemory) {
 	e := newExchange(h, w, r, *m, share)
 	defer e.cancel(nil)
@@ -181,7 +183,8 @@ func (h *Handler) logUnserved(err error) {
 	h.opts.Logger.Log(level, "request not served", "error", err)
 }
 
-// writeRefusal answers a request that is not served with the status of the error (MI13).
+// writeRefusal answers a request that is not served with the error refusal, and the HTTP status that
+// belongs to it (MI13).
 func writeRefusal(w http.ResponseWriter, r *http.Request, id jsonrpc.ID, refusal *era.Refusal) {
 	status := statusOfRefusal(refusal)
 	observe.Refuse(r, ruleOfRefusal(refusal), status, refusal.Text)
@@ -191,6 +194,7 @@ func writeRefusal(w http.ResponseWriter, r *http.Request, id jsonrpc.ID, refusal
 	httpserve.WriteWithDeadline(w, answer.Bytes())
 }
 
+// statusOfRefusal returns the HTTP status with which a modern request is refused.
 func statusOfRefusal(refusal *era.Refusal) int {
 	if refusal.Code == jsonrpc.CodeMethodNotFound {
 		return http.StatusNotFound
@@ -198,7 +202,7 @@ func statusOfRefusal(refusal *era.Refusal) int {
 	return http.StatusBadRequest
 }
 
-// ruleOfRefusal returns the rule by which a modern request is refused.
+// ruleOfRefusal returns the rule of docs/rules.md by which a modern request is refused, for an Observer.
 func ruleOfRefusal(refusal *era.Refusal) string {
 	switch refusal.Code {
 	case era.CodeHeaderMismatch:

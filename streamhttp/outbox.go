@@ -15,10 +15,10 @@ import (
 
 // serverOutbox is what a POST still has to pass to the server. The zero serverOutbox is empty.
 type serverOutbox struct {
-	s         *session
+	s         *session              // whose server it is
 	messages  []jsonrpc.Message     // those that the server has not got, in order
-	queued    *pendingMessage       // the first of them, in the queue of the session; nil: it is not
-	passedAny bool                  // the server has got a message
+	queued    *pendingMessage       // the first of messages, in the queue of the session; nil: it is not in the queue
+	passedAny bool                  // the server has got a message of the POST
 	share     *httpserve.BodyMemory // what the body takes of the budget; goes with the last message
 }
 
@@ -93,7 +93,7 @@ func (o *serverOutbox) passRestToServer() []jsonrpc.Message {
 	return append(requests, o.takeBack()...)
 }
 
-// notePassed says that the server has got the first message.
+// notePassed takes out the first message, which the server has got, and tells the session of it.
 func (o *serverOutbox) notePassed() {
 	o.passedAny, o.queued = true, nil
 	o.s.notePassed(o.messages[0])
@@ -124,7 +124,8 @@ func (h *Handler) passAllToServer(w http.ResponseWriter, r *http.Request, s *ses
 	return true
 }
 
-// passToServer gives the server a message, and notes what the message says about the session.
+// passToServer gives the server a message, waits until the server has taken it, and notes what it
+// says about the session. share and the error are those of session.offerAndWait.
 func passToServer(ctx context.Context, s *session, m jsonrpc.Message, share *budget.Share) error {
 	if err := s.offerAndWait(ctx, m, share); err != nil {
 		return err

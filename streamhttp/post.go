@@ -77,8 +77,8 @@ func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
 	h.serveOneWay(w, r, s, []jsonrpc.Message{m}, share)
 }
 
-// checkAuthorized reports whether the sender of r may send these messages, or answers the request: id is
-// the one that the answer has to carry.
+// checkAuthorized reports whether the sender of r may send these messages. If not, it answers the
+// request: id is the one that the answer has to carry.
 func (h *Handler) checkAuthorized(w http.ResponseWriter, r *http.Request, id jsonrpc.ID, messages ...jsonrpc.Message) bool {
 	a := h.opts.Guard.Authenticator
 	if a == nil {
@@ -92,8 +92,7 @@ func (h *Handler) checkAuthorized(w http.ResponseWriter, r *http.Request, id jso
 	return no == nil
 }
 
-// requestID returns the id that an error about m has to carry: only requests
-// are answered.
+// requestID returns the id that an error about m has to carry: that of a request; zero for any other message.
 func requestID(m jsonrpc.Message) jsonrpc.ID {
 	if m.Kind() == jsonrpc.Request {
 		return m.ID()
@@ -101,6 +100,8 @@ func requestID(m jsonrpc.Message) jsonrpc.ID {
 	return jsonrpc.ID{}
 }
 
+// asError returns err as the *jsonrpc.Error that it is or wraps, otherwise one that says that the
+// body is no message.
 func asError(err error) *jsonrpc.Error {
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return e
@@ -108,19 +109,21 @@ func asError(err error) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: "the body is no JSON-RPC message"}
 }
 
-// serveOneWay takes notifications and responses: accepted, and no more to
-// say (LI6).
+// serveOneWay passes notifications and responses of the client to the server, and answers the POST
+// with 202 then (LI6).
 func (h *Handler) serveOneWay(w http.ResponseWriter, r *http.Request, s *session, messages []jsonrpc.Message, share *httpserve.BodyMemory) {
 	if h.passAllToServer(w, r, s, messages, share) {
 		w.WriteHeader(http.StatusAccepted)
 	}
 }
 
+// duplicateIDText is the error text for a request with the id of one in progress.
 const duplicateIDText = "a request with this id is already in progress"
 
+// sessionGoneText is the error text for a request whose session ends while it is served.
 const sessionGoneText = "the session has ended; begin anew with an initialize request"
 
-// serveInitialize opens a session (LI20, LI22).
+// serveInitialize opens a session with m, the client's initialize, and answers the POST (LI20, LI22).
 func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, m jsonrpc.Message, share *httpserve.BodyMemory) {
 	if r.Header.Get(wire.HeaderSession) != "" {
 		if s := h.findSession(w, r, m.ID()); s != nil {
@@ -151,19 +154,19 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, m json
 
 // post is the exchange of one POST that has requests in it.
 type post struct {
-	w            http.ResponseWriter
-	r            *http.Request
-	s            *session
+	w            http.ResponseWriter   // the reply
+	r            *http.Request         // the POST
+	s            *session              // to which the messages belong
 	st           *stream               // on which the requests are answered
 	rd           *reader               // reads st for this POST
-	firstID      jsonrpc.ID            // of the requests
-	batchIDs     []jsonrpc.ID          // of the requests of a batch, in order; nil: there is no batch
+	firstID      jsonrpc.ID            // the id of the first request
+	batchIDs     []jsonrpc.ID          // the ids of the requests of a batch, in order; nil: the POST is no batch
 	isInitialize bool                  // the request is initialize
-	share        *httpserve.BodyMemory // what the messages take until the server has them
+	share        *httpserve.BodyMemory // what the messages take of the budget until the server has them
 }
 
-// serveRequests passes the messages of one POST to the server and answers the
-// requests among them. errorResponses are the answers that the bridge gives itself.
+// serveRequests passes the messages of one POST to the server and answers the requests among them,
+// of which there is at least one. errorResponses are the bridge's own answers to what was no message.
 func (h *Handler) serveRequests(p *post, messages, requests, errorResponses []jsonrpc.Message) {
 	w, r, s := p.w, p.r, p.s
 	p.firstID = requests[0].ID()
@@ -247,8 +250,9 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 	}
 }
 
-// inlineAnswerer returns the function for reader.setInlineAnswer. It writes the whole answer to
-// p, if that is there and the client takes it at once. nil: the exchange has to write the answer.
+// inlineAnswerer returns the function for reader.setInlineAnswer: it writes the whole answer to p,
+// if that is there and the client takes it at once, and reports whether it has. nil: only the
+// goroutine of the POST can write the answer.
 func (h *Handler) inlineAnswerer(p *post) func() bool {
 	quick := httpserve.InlineReplyOf(p.r)
 	if quick == nil || p.isInitialize || p.batchIDs != nil || p.s.stateless { // a place is free when the client has its answer
@@ -267,13 +271,13 @@ func (h *Handler) inlineAnswerer(p *post) func() bool {
 	}
 }
 
-// abortHandler ends a POST whose client has hung up before there was a reply. To
-// return would be one: net/http would give it status 200 and no type, and a
-// client that has closed its own direction only would read that.
+// abortHandler ends, by a panic, a POST whose client has hung up before there was a reply. If the
+// handler returned, net/http would send a reply with status 200 and no type, and a client that has
+// closed its own direction only would read that.
 func abortHandler() { panic(http.ErrAbortHandler) }
 
-// writeJSON answers a POST with one response, or a batch with an array of
-// them in the order of the requests (LI10).
+// writeJSON answers a POST with the response in events, or a batch with an array of the responses
+// in the order of its requests (LI10). batch has the ids of these; nil: the POST is no batch.
 func (h *Handler) writeJSON(w http.ResponseWriter, events []event, batch []jsonrpc.ID) {
 	w.Header()["Content-Type"] = valueJSON
 	if batch == nil {
@@ -290,10 +294,11 @@ func (h *Handler) writeJSON(w http.ResponseWriter, events []event, batch []jsonr
 	h.writeBody(w, append(body, ']'))
 }
 
-// maxSmallReply is how much net/http keeps until the handler returns.
+// maxSmallReply is how many bytes of a reply net/http keeps until the handler returns or flushes.
 const maxSmallReply = 2048
 
-// writeBody writes a JSON reply. One that net/http does not keep is written with StallAfter as its limit.
+// writeBody writes the body of a JSON reply. If it is longer than maxSmallReply, a client that takes
+// nothing of it for StallAfter is cut off.
 func (h *Handler) writeBody(w http.ResponseWriter, body []byte) {
 	if len(body) > maxSmallReply { // net/http counts what is shorter itself
 		w.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}

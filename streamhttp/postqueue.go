@@ -25,28 +25,29 @@ import (
 // Two locks: delivering is held while the Sink is called, mu while the fields are looked at.
 // delivering comes first; mu is never held across a call of anything.
 type postQueue struct {
-	delivering sync.Mutex
+	delivering sync.Mutex // held while the Sink is called
 
-	mu      sync.Mutex
-	waiting []*pendingMessage  // oldest first
+	mu      sync.Mutex         // guards what follows
+	waiting []*pendingMessage  // the messages that the Sink has not taken, oldest first
 	sink    bridge.Sink        // of the receive that waits; nil: none does
 	idle    bool               // receive waits, so that others may call sink
-	cancel  context.CancelFunc // of the ctx of a Send that goes on; nil: none does
-	err     error              // why nothing is taken any more
-	wakeup  chan struct{}      // holds one element when receive has to look
+	cancel  context.CancelFunc // ends the ctx of the Sink's Send that goes on; nil: none does
+	err     error              // why nothing is taken any more; nil: messages are taken
+	wakeup  chan struct{}      // holds one element when receive has to look at waiting or err
 }
 
 // pendingMessage is a message in a postQueue, whose lock guards it.
 type pendingMessage struct {
-	m          jsonrpc.Message
-	share      *budget.Share // what it holds of the budget; mostly nil
-	offered    bool          // to the Sink, which may take it now
-	comesFirst bool          // the Sink of an earlier receive has refused it: the next receive offers it, even if its ctx is done
-	abandoned  bool          // its POST has left it to the queue, or it is the bridge's own
-	taken      bool
-	done       chan struct{} // closed when it is taken; nil: nobody has asked for it
+	m          jsonrpc.Message // the message; zero once it is taken
+	share      *budget.Share   // what it holds of the budget; mostly nil
+	offered    bool            // the Sink was called with it, and may take it now
+	comesFirst bool            // the Sink of an earlier receive has refused it: the next receive offers it, even if its ctx is done
+	abandoned  bool            // its POST has left it to the queue, or it is the bridge's own
+	taken      bool            // the Sink has taken it
+	done       chan struct{}   // closed when it is taken; nil: nobody has asked for it
 }
 
+// newPostQueue returns an empty postQueue.
 func newPostQueue() *postQueue { return &postQueue{wakeup: make(chan struct{}, 1)} }
 
 // offer puts a message into the queue, with what it holds of the budget. The caller may have
@@ -72,6 +73,7 @@ func (q *postQueue) add(m jsonrpc.Message) {
 	q.wakeReceiver()
 }
 
+// wakeReceiver has receive look again at what it waits for. It does not wait.
 func (q *postQueue) wakeReceiver() {
 	select {
 	case q.wakeup <- struct{}{}:
@@ -116,7 +118,7 @@ func (q *postQueue) offerFirst() (*pendingMessage, bridge.Sink) {
 	return q.waiting[0], q.sink
 }
 
-// whenTaken returns what is closed when p is taken; nil when it is.
+// whenTaken returns a channel that is closed when the Sink has taken p; nil: it has taken p.
 func (q *postQueue) whenTaken(p *pendingMessage) <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -150,12 +152,14 @@ func (q *postQueue) takeBack(p *pendingMessage) (share *budget.Share, ok bool) {
 	return share, true
 }
 
+// freeShare gives back what the message holds of the budget.
 func (p *pendingMessage) freeShare() {
 	p.share.ReleaseAll()
 	p.share = nil
 }
 
-// receive is bridge.Conn's Receive.
+// receive hands messages to sink, as Receive of a bridge.Conn does, until ctx is done, sink refuses
+// one, or end was called.
 func (q *postQueue) receive(ctx context.Context, sink bridge.Sink) error {
 	q.delivering.Lock()
 	defer q.delivering.Unlock()
@@ -175,8 +179,9 @@ func (q *postQueue) receive(ctx context.Context, sink bridge.Sink) error {
 	}
 }
 
-// sendFirst hands on the first message; idle: there is none yet. It is no part of receive, because a
-// goroutine that waits there should need little stack: there are as many as there are sessions.
+// sendFirst hands the first message to sink, and waits until it is taken; idle: there is none yet. It
+// is no part of receive, because a goroutine that waits there should need little stack: there are as
+// many as there are sessions.
 //
 //go:noinline
 func (q *postQueue) sendFirst(ctx context.Context, sink bridge.Sink) (idle bool, err error) {
@@ -193,7 +198,8 @@ func (q *postQueue) sendFirst(ctx context.Context, sink bridge.Sink) (idle bool,
 	return false, q.sendWaiting(ctx, sink, p)
 }
 
-// next returns the first message; nil and no error: there is none, and the receiver is idle.
+// next returns the first message, marked as offered; nil and no error: there is none, and the
+// receiver is idle from now on, so that others may call sink.
 func (q *postQueue) next(ctx context.Context, sink bridge.Sink) (*pendingMessage, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -214,7 +220,7 @@ func (q *postQueue) next(ctx context.Context, sink bridge.Sink) (*pendingMessage
 	return nil, nil
 }
 
-// sendWaiting lets sink wait until it can take p. The ctx of that ends with the session.
+// sendWaiting calls Send of sink with p, which may wait until it can take p, or until end is called.
 func (q *postQueue) sendWaiting(ctx context.Context, sink bridge.Sink, p *pendingMessage) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -7,24 +7,27 @@ import "sync"
 type reader struct {
 	wake       chan struct{} // has a token when there may be something to do
 	superseded chan struct{} // closed when another connection took the stream over
-	wakeHeld   bool          // wakeUnlessHeld does nothing: whoever set wakeHeld calls answerAndWake after it has let go of the lock
+	wakeHeld   bool          // wakeUnlessHeld does nothing: whoever set wakeHeld calls answerAndWake after it has let go of the session's lock
 
-	mu            sync.Mutex  // held while answerInline is called
-	answerInline  func() bool // writes the whole answer to a POST, see setInlineAnswer; nil: not now
-	answerWritten bool        // answerInline has written it
+	mu            sync.Mutex  // guards what follows; held while answerInline is called
+	answerInline  func() bool // writes the whole answer to a POST, and reports whether it has; nil: only the exchange may write it now
+	answerWritten bool        // answerInline has written the answer
 }
 
+// newReader returns a reader that nothing has been told yet.
 func newReader() *reader {
 	return &reader{wake: make(chan struct{}, 1), superseded: make(chan struct{})}
 }
 
-// wakeUnlessHeld makes the exchange look at its stream. The caller holds the session's lock.
+// wakeUnlessHeld makes the exchange look at its stream, unless wakeHeld is set. The caller holds the
+// session's lock.
 func (r *reader) wakeUnlessHeld() {
 	if !r.wakeHeld {
 		r.signal()
 	}
 }
 
+// signal makes the exchange look at its stream. It does not wait.
 func (r *reader) signal() {
 	select {
 	case r.wake <- struct{}{}:

@@ -12,14 +12,15 @@ import (
 // says whose oldest one goes next. An open stream with few events keeps them (isSpared).
 // The session's lock guards it.
 type replayStore struct {
-	maxBytes    int
-	maxCount    int
-	maxEventAge time.Duration
-	bytes       int       // of all events that are kept
-	ageOrder    []*stream // one entry for each event kept, oldest first
+	maxBytes    int           // how many bytes of events are kept
+	maxCount    int           // how many events are kept
+	maxEventAge time.Duration // how long an event is kept
+	bytes       int           // how many bytes all events that are kept have
+	ageOrder    []*stream     // one entry for each event kept, its stream, oldest first
 }
 
-// keep moves the first n pending events of st to what is kept of it.
+// keep moves the first n pending events of st, which were written now, to what is kept of st, and
+// drops older events if there are too many.
 func (rp *replayStore) keep(st *stream, n int, now time.Time) {
 	for i := range st.pending[:n] {
 		e := &st.pending[i]
@@ -39,8 +40,8 @@ func (rp *replayStore) keep(st *stream, n int, now time.Time) {
 	}
 }
 
-// guaranteedStreams is how many open streams are sure of a part of what the session may keep:
-// each of a part of that size, maxCount or maxBytes divided by this.
+// guaranteedStreams divides what a session may keep: an open stream loses no event as long as it has
+// at most this part (1/64) of the bytes and of the events that the session may keep.
 const guaranteedStreams = 64
 
 // isSpared reports whether st loses nothing although the session keeps too much: st has no more
@@ -50,7 +51,7 @@ func (rp *replayStore) isSpared(st *stream) bool {
 	return !st.closed && len(st.keptEvents) <= rp.maxCount/guaranteedStreams && st.keptBytes <= rp.maxBytes/guaranteedStreams
 }
 
-// evictOne drops the oldest event of those streams that are not spared, or else of all.
+// evictOne drops one event, to make room: the oldest of the streams that are not spared, or else of all.
 func (rp *replayStore) evictOne() {
 	i := slices.IndexFunc(rp.ageOrder, func(st *stream) bool { return !rp.isSpared(st) })
 	if i > 0 { // evictOldest takes the front one: the entry of this stream goes there
@@ -61,8 +62,8 @@ func (rp *replayStore) evictOne() {
 	rp.evictOldest()
 }
 
-// rewind moves what was written after seq back to pending. It is false when
-// the stream cannot go on from there.
+// rewind moves the events of st that were written after number seq back to pending, to be written
+// again. False: the stream cannot go on from there, and nothing was done.
 func (rp *replayStore) rewind(st *stream, seq uint64) bool {
 	again, ok := st.keptAfter(seq)
 	if !ok {
@@ -79,7 +80,7 @@ func (rp *replayStore) rewind(st *stream, seq uint64) bool {
 // forget drops everything kept of st.
 func (rp *replayStore) forget(st *stream) { rp.dropNewest(st, len(st.keptEvents)) }
 
-// dropNewest takes the newest n events kept of st out of the store.
+// dropNewest drops the newest n events kept of st.
 func (rp *replayStore) dropNewest(st *stream, n int) {
 	if n == 0 {
 		return
@@ -100,7 +101,7 @@ func (rp *replayStore) dropNewest(st *stream, n int) {
 	rp.ageOrder = slices.DeleteFunc(rp.ageOrder, func(o *stream) bool { return o == nil })
 }
 
-// expire drops what was written before the age limit.
+// expire drops the events that have been kept for maxEventAge by now.
 func (rp *replayStore) expire(now time.Time) {
 	for len(rp.ageOrder) > 0 && now.Sub(rp.ageOrder[0].keptEvents[0].keptAt) >= rp.maxEventAge {
 		rp.evictOldest()
@@ -128,7 +129,7 @@ func (rp *replayStore) evictOldest() {
 type retention struct {
 	replayStore
 	streams map[uint64]*stream          // by key: those that can be resumed
-	parked  struct{ bytes, events int } // what waits on streams that are parked
+	parked  struct{ bytes, events int } // how much waits on streams that are parked, all together
 	budget  *budget.Share               // for replayStore and parked; nil: they are not counted
 }
 
@@ -140,13 +141,15 @@ func (k *retention) add(st *stream) {
 	k.streams[st.key] = st
 }
 
-// remove drops all that is kept of st, but not what a reader still has to write.
+// remove makes st one that cannot be resumed, and drops all that is kept of it, but not what a reader
+// still has to write.
 func (k *retention) remove(st *stream) {
 	k.forget(st)
 	delete(k.streams, st.key)
 }
 
-// keepWritten moves the first n pending events of st to what is kept.
+// keepWritten moves the first n pending events of st, which were written now, to what is kept, as far
+// as the budget allows.
 func (k *retention) keepWritten(st *stream, n int) {
 	k.keep(st, n, time.Now())
 	k.evictToFit()
@@ -159,7 +162,8 @@ func (k *retention) park(st *stream) bool {
 	return k.parkMore(st.pendingBytes, len(st.pending))
 }
 
-// parkMore counts what has come to a stream that is parked. false is as for park.
+// parkMore counts what has come to a stream that is parked. false: there is no room for it, and the
+// caller has to abandon the stream.
 func (k *retention) parkMore(bytes, events int) bool {
 	k.parked.bytes += bytes
 	k.parked.events += events

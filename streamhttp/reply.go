@@ -12,15 +12,15 @@ import (
 // after it, so that the client does not take half a reply for a whole one.
 type reply struct {
 	http.ResponseWriter
-	begun bool // it has a status; guarded by exchange.mu
+	begun bool // the reply has its status; guarded by exchange.mu
 
-	mu           sync.Mutex      // never held during a write
-	writing      bool            // between beginWrite and endWrite
+	mu           sync.Mutex      // guards what follows; never held during a write
+	writing      bool            // a write goes on: beginWrite was called, and endWrite was not
 	writes       uint64          // how many writes have begun
-	watchedDone  <-chan struct{} // Done of the context at whose end a write is broken off
-	unwatch      func() bool     // ends the watch over that context; nil: there was none
+	watchedDone  <-chan struct{} // Done of the context at whose end a write is broken off; nil: of none
+	unwatch      func() bool     // ends the watch over the context of watchedDone; nil: there was none
 	aborted      bool            // a write was broken off: nothing can be written any more
-	releasedConn bool            // net/http goes on with the connection
+	releasedConn bool            // net/http goes on with the connection: no write is broken off any more
 }
 
 // beginWrite is called before something is written that may have to wait, and endWrite
@@ -42,6 +42,7 @@ func (p *reply) beginWrite(ctx context.Context) error {
 	return nil
 }
 
+// endWrite is called after a write that beginWrite has announced.
 func (p *reply) endWrite() {
 	p.mu.Lock()
 	p.writing = false
@@ -55,7 +56,7 @@ func (p *reply) stopWatching() {
 	}
 }
 
-// abortFor breaks off the write for the context with this Done, which has ended.
+// abortFor breaks off the write that goes on, if it is for the context with this Done, which has ended.
 func (p *reply) abortFor(done <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,7 +80,7 @@ func (p *reply) aborter() func() {
 	}
 }
 
-// abort breaks off what is being written; the caller holds the lock.
+// abort breaks off the write that goes on, if one does; the caller holds the lock.
 func (p *reply) abort() {
 	if p.writing && !p.releasedConn {
 		p.aborted = true
@@ -87,10 +88,11 @@ func (p *reply) abort() {
 	}
 }
 
+// longAgo is a write deadline that has passed, which breaks off a write.
 var longAgo = time.Unix(1, 0)
 
-// SetWriteDeadline is for the http.ResponseController. Once a write was broken off, the deadline stays in
-// the past.
+// SetWriteDeadline sets the deadline for writes to the client; the http.ResponseController calls it.
+// Once a write was broken off, the deadline stays in the past.
 func (p *reply) SetWriteDeadline(t time.Time) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,16 +102,16 @@ func (p *reply) SetWriteDeadline(t time.Time) error {
 	return http.NewResponseController(p.ResponseWriter).SetWriteDeadline(t)
 }
 
-// WriteHeader begins the reply.
+// WriteHeader begins the reply with this HTTP status.
 func (p *reply) WriteHeader(status int) {
 	p.begun = true
 	p.ResponseWriter.WriteHeader(status)
 }
 
-// Unwrap is for the http.ResponseController.
+// Unwrap returns net/http's ResponseWriter, for the http.ResponseController.
 func (p *reply) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
-// flush sends on its way what net/http still keeps.
+// flush sends on its way what net/http still keeps. The client has stall for that; 0 or less: any time.
 func (p *reply) flush(stall time.Duration) {
 	if stall > 0 {
 		_ = p.SetWriteDeadline(time.Now().Add(stall))

@@ -15,15 +15,15 @@ import (
 // requestFacts is what a request says of itself in its params: what its headers have
 // to repeat.
 type requestFacts struct {
-	meta           era.Meta
-	name           []byte // what it asks for, raw; nil: nothing is named
-	arguments      []byte // the arguments of a tool's call, raw; nil: none
-	requestState   []byte // requestState, raw; nil: none. Bound to who may come back with it (A6)
-	inputResponses []byte // inputResponses, raw; nil: none
-	duplicateKey   string // a key of these that stands twice: two readers could differ about it
+	meta           era.Meta // what its _meta says
+	name           []byte   // the name of the tool or prompt, the URI of the resource, or the taskId, raw; nil: it names nothing
+	arguments      []byte   // the arguments of a tool's call, raw; nil: none
+	requestState   []byte   // requestState, raw; nil: none
+	inputResponses []byte   // inputResponses, raw; nil: none
+	duplicateKey   string   // a key of one of these values that stands twice, so that two readers could differ about it; "": none does
 }
 
-// readRequestFacts walks over the params once, and once over their _meta.
+// readRequestFacts reads the requestFacts of m.
 func readRequestFacts(m jsonrpc.Message) (facts requestFacts) {
 	name := wire.NameParamKey(m.Method())
 	for member := range m.ParamsObject().Members() {
@@ -43,6 +43,7 @@ func readRequestFacts(m jsonrpc.Message) (facts requestFacts) {
 	return facts
 }
 
+// readMeta reads the raw _meta of the request into q.meta, and notes a key that stands twice.
 func (q *requestFacts) readMeta(meta []byte) {
 	for member := range jsonrpc.Members(meta) {
 		switch member.Key {
@@ -71,7 +72,7 @@ func (q *requestFacts) isModern() bool {
 	return rawTextIs(q.meta.Version, era.NewestModern) || q.meta.IsModern()
 }
 
-// namesModern reports whether a version header names a modern revision.
+// namesModern reports whether an MCP-Protocol-Version header names a modern revision that the bridge knows.
 func namesModern(header http.Header) bool {
 	for _, v := range header[wire.HeaderVersion] {
 		if era.IsModern(trimHeaderSpace(v)) {
@@ -81,8 +82,8 @@ func namesModern(header http.Header) bool {
 	return false
 }
 
-// trimHeaderSpace takes away what RFC 9110 (5.5) does not count to the value of a header.
-// Over HTTP/1 net/http has done so.
+// trimHeaderSpace returns the value of a header without the spaces and tabs around it, which RFC 9110
+// (5.5) does not count to the value. Over HTTP/1 net/http has removed them.
 func trimHeaderSpace(value string) string {
 	if n := len(value); n > 0 && value[0] > ' ' && value[n-1] > ' ' {
 		return value // mostly so
@@ -90,7 +91,8 @@ func trimHeaderSpace(value string) string {
 	return strings.Trim(value, " \t")
 }
 
-// headerIs reports whether a header was sent once, with what a raw JSON string means.
+// headerIs reports whether a header, whose values these are, was sent once, and says what the raw JSON
+// string means.
 func headerIs(values []string, raw []byte) bool {
 	return len(values) == 1 && rawTextIs(raw, trimHeaderSpace(values[0]))
 }
@@ -107,12 +109,14 @@ func rawTextIs(raw []byte, text string) bool {
 	return got == text
 }
 
+// headerMismatch returns the Refusal of a request whose headers do not fit its body (-32020); text
+// says in which way.
 func headerMismatch(text string) *era.Refusal {
 	return &era.Refusal{Code: era.CodeHeaderMismatch, Text: "header mismatch: " + text}
 }
 
-// headerMismatchOf says in which way a header with these values does not repeat what
-// stands in the body.
+// headerMismatchOf returns the Refusal of a request whose header name, with these values, is missing,
+// sent more than once, or does not repeat what, which stands in the body.
 func headerMismatchOf(name string, values []string, what string) *era.Refusal {
 	switch len(values) {
 	case 0:
@@ -123,7 +127,7 @@ func headerMismatchOf(name string, values []string, what string) *era.Refusal {
 	return headerMismatch("there is more than one " + name + " header")
 }
 
-// checkHeaders compares Mcp-Method and Mcp-Name with the body (MI5, MI6).
+// checkHeaders compares the headers Mcp-Method and Mcp-Name with the body (MI5, MI6); nil: they fit.
 func (h *Handler) checkHeaders(header http.Header, method string, facts *requestFacts) *era.Refusal {
 	values := header[wire.HeaderMCPMethod]
 	if len(values) != 1 || trimHeaderSpace(values[0]) != method {
@@ -153,12 +157,15 @@ func (h *Handler) checkHeaders(header http.Header, method string, facts *request
 	return nil
 }
 
-// headerAnnotation is the key of an input schema that asks for a header. A schema with neither
-// this key nor a unicodeEscape, which could disguise it, need not be parsed.
-var headerAnnotation, unicodeEscape = []byte("x-mcp-header"), []byte(`\u`)
+// headerAnnotation is the key in a tool's input schema that asks for an argument to be repeated in a
+// header. A schema with neither headerAnnotation nor unicodeEscape in its text need not be parsed.
+var headerAnnotation = []byte("x-mcp-header")
+
+// unicodeEscape begins an escape in a JSON string, in which a schema could spell headerAnnotation.
+var unicodeEscape = []byte(`\u`)
 
 // checkParamHeaders compares the Mcp-Param headers of a tool's call with its
-// arguments, if the tool has any (MI22).
+// arguments, if the tool's input schema asks for any (MI22); nil: they fit.
 func (h *Handler) checkParamHeaders(ctx context.Context, header http.Header, m jsonrpc.Message, facts *requestFacts) *era.Refusal {
 	if h.opts.ToolSchema == nil || m.Method() != "tools/call" {
 		return nil

@@ -10,11 +10,11 @@ import (
 // B.1 to B.4). It has the tables that this depends on, and moves no message. The
 // session's lock guards it.
 type router struct {
-	stateless  bool // there is one POST, and nobody to ask
-	handshake  handshake
-	calls      callTable
-	sent       sentRequests
-	standalone standaloneStreams
+	stateless  bool              // the session is one POST: no stream can be resumed, and the client cannot be asked
+	handshake  handshake         // how far the opening of the session has come
+	calls      callTable         // the client's requests in flight
+	sent       sentRequests      // the server's requests that have gone to the client
+	standalone standaloneStreams // the streams of GET requests
 }
 
 // targetStream returns the stream that m belongs to, or nil when there is none now.
@@ -43,7 +43,7 @@ func (r *router) targetStream(m jsonrpc.Message) *stream {
 	return r.notificationStream(m)
 }
 
-// notificationStream is targetStream for a notification.
+// notificationStream returns the stream that m, a notification, belongs to, or nil when there is none now.
 func (r *router) notificationStream(m jsonrpc.Message) *stream {
 	switch m.Method() {
 	case "notifications/progress":
@@ -87,9 +87,9 @@ func (r *router) notificationStream(m jsonrpc.Message) *stream {
 	return st
 }
 
-// relatedStream returns the stream for a message whose relation the server's transport
-// tells (B.4): that of the call in whose course it came, a standalone one for
-// what came in the course of none, or of one that is over.
+// relatedStream returns the stream for a message whose relation the server's transport tells (B.4):
+// that of the call in whose course it came. For what came in the course of none, or of one that is
+// over, it is a standalone one; nil: nobody reads one.
 func (r *router) relatedStream(m jsonrpc.Message) *stream {
 	if c := r.calls.byID[m.Related()]; c != nil && c.canCarryServerMessage() {
 		return c.stream
@@ -159,11 +159,11 @@ const (
 // standaloneStreams are those of GET requests, which belong to no call (LI19). The
 // session's lock guards them; the zero value is empty.
 type standaloneStreams struct {
-	connected []*stream // with a reader, newest last
-	idle      []*stream // without one, oldest first
+	connected []*stream // those with a reader, newest last
+	idle      []*stream // those without a reader, oldest first
 }
 
-// newest returns the newest standalone stream that somebody reads.
+// newest returns the newest standalone stream that somebody reads; nil: there is none.
 func (s *standaloneStreams) newest() *stream {
 	if len(s.connected) == 0 {
 		return nil
@@ -187,8 +187,8 @@ func (s *standaloneStreams) removeSurplus() *stream {
 	return oldest
 }
 
-// disconnect notes that nobody reads st now, and returns the stream that nobody can
-// resume any more for that; nil: there is none.
+// disconnect notes that nobody reads st now, which can be resumed. It returns the stream that cannot
+// be resumed any more because there are too many; nil: there is none.
 func (s *standaloneStreams) disconnect(st *stream) (forgotten *stream) {
 	s.idle = append(s.idle, st)
 	if len(s.idle) > maxIdleStandalone {
@@ -198,6 +198,7 @@ func (s *standaloneStreams) disconnect(st *stream) (forgotten *stream) {
 	return forgotten
 }
 
+// remove takes st out, whether somebody reads it or not.
 func (s *standaloneStreams) remove(st *stream) {
 	same := func(o *stream) bool { return o == st }
 	s.connected = slices.DeleteFunc(s.connected, same)

@@ -13,8 +13,8 @@ import (
 )
 
 var (
-	errSessionEnded = errors.New("the session has ended")
-	errTooManyCalls = errors.New("too many requests are in progress; try again later")
+	errSessionEnded = errors.New("the session has ended")                              // of Send and Receive of a session, and of requests that come too late
+	errTooManyCalls = errors.New("too many requests are in progress; try again later") // a request is refused: maxCalls or MaxExchanges
 )
 
 // highWater is how many bytes may wait for one connected reader before Send
@@ -34,26 +34,28 @@ const highWater = 256 << 10
 // POSTs were read, one at a time (postQueue). What the server sends reaches each stream
 // in the order of Send; between streams there is no order.
 type session struct {
-	id     string
-	owner  string // the principal that opened it; "" when nobody was authenticated (LI25)
-	opts   *HandlerOptions
+	id     string                // the Mcp-Session-Id
+	owner  string                // the principal that opened it; "" when nobody was authenticated (LI25)
+	opts   *HandlerOptions       // of the Handler, with the defaults
 	posts  *postQueue            // what the client POSTs, for Receive
 	done   chan struct{}         // closed by end
 	onEnd  func()                // called by end, once: takes the session out of the Handler
 	origin observe.SessionOrigin // what observers are told of the session
 
-	mu              sync.Mutex // guards all that follows
-	ended           bool
-	endReason       string           // why the session has ended
+	mu              sync.Mutex       // guards all that follows
+	ended           bool             // end was called
+	endReason       string           // why the session has ended, in words
 	router                           // which stream a message of the server travels on
 	deferred        deferredMessages // messages of the server without a stream
-	retained        retention        // for a client that comes back
-	commits         commitTimer
-	activity        activity
-	lastStreamKey   uint64    // the key of the stream that was made last
-	lastDropWarning time.Time // when the log was last told of a dropped response
+	retained        retention        // what is kept for a client that comes back
+	commits         commitTimer      // when the replies to POSTs become SSE streams
+	activity        activity         // how the session is in use
+	lastStreamKey   uint64           // the key of the stream that was made last
+	lastDropWarning time.Time        // when the log was last warned of a dropped response
 }
 
+// newSession returns a new session with a random id. owner is the principal that opens it, version
+// the one that its client has asked for.
 func newSession(opts *HandlerOptions, owner, version string, now time.Time) *session {
 	s := &session{
 		id:       rand.Text(), // 130 bits, base32 (LI20)
@@ -103,8 +105,9 @@ func (s *session) TrySend(m jsonrpc.Message) bool {
 	return room == nil && err == nil
 }
 
-// tryDeliver routes m, and writes the reply that it completes, if that may be done at once. A room
-// that is not nil says that nothing was done: it is closed when there may be some.
+// tryDeliver routes m, a message of the server, and writes the reply that m completes, if that may be
+// done at once. If room is not nil, nothing was done, because the stream of m is full: room is
+// closed when the stream may have room.
 func (s *session) tryDeliver(m jsonrpc.Message) (room <-chan struct{}, err error) {
 	rd, room, err := s.tryRoute(m)
 	if rd != nil {
@@ -258,7 +261,8 @@ func (s *session) noteInitialized() {
 	s.routeDeferredRequests()
 }
 
-// withdrawRequests takes back requests that the server never got.
+// withdrawRequests ends the calls of those messages that are requests, without an answer: the server
+// never got them, and their client has gone.
 func (s *session) withdrawRequests(messages []jsonrpc.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -272,8 +276,8 @@ func (s *session) withdrawRequests(messages []jsonrpc.Message) {
 	}
 }
 
-// failUndelivered answers requests that the server never got, although their reply
-// has begun: the connection broke before, and the client may resume the stream.
+// failUndelivered answers those messages that are requests with an error: the server never got them,
+// although their reply has begun, and the client may resume the stream. It warns of the others.
 func (s *session) failUndelivered(messages []jsonrpc.Message) {
 	dropped := 0
 	s.mu.Lock()
@@ -301,17 +305,18 @@ const initializeAbandonedAfter = time.Minute
 
 // activity is how a session is in use by its client. The session's lock guards it.
 type activity struct {
-	exchanges int       // HTTP exchanges being served
-	idleSince time.Time // when the last of them ended
+	exchanges int       // how many HTTP exchanges are being served
+	idleSince time.Time // when the last HTTP exchange ended
 }
 
-// beginExchange and endExchange bracket every HTTP exchange of the session.
+// beginExchange notes that an HTTP exchange of the session begins, which endExchange ends.
 func (s *session) beginExchange() {
 	s.mu.Lock()
 	s.activity.exchanges++
 	s.mu.Unlock()
 }
 
+// endExchange notes that an HTTP exchange of the session has ended.
 func (s *session) endExchange() {
 	s.mu.Lock()
 	s.activity.exchanges--

@@ -16,11 +16,11 @@ import (
 
 // This file makes sessions, as many as may be.
 
-// principal names who is behind a request.
+// principal returns the principal of a request; "" when nobody was authenticated.
 func principal(r *http.Request) string { return access.Principal(r) }
 
-// start asks for a place and lets a bridge.Handler serve the session, or
-// answers its request, which has this id, with why not.
+// start asks for a place for s, enters it in sessions, and starts the goroutine that serves it. ok is
+// false if there is no place: then the request that opens the session, which has this id, was answered.
 func (h *Handler) start(w http.ResponseWriter, r *http.Request, s *session, id jsonrpc.ID) (ok bool) {
 	slot, err := h.control.Acquire(identity.WithParty(r.Context(), h.opts.Guard.Party(r)))
 	if err != nil {
@@ -57,7 +57,8 @@ func (h *Handler) serve(slot *admission.Slot, s *session, principalCtx context.C
 	h.endSession(ctx, s, h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(ctx, s.owner), &s.origin), s))
 }
 
-// endSession ends a session whose bridge.Handler has returned err.
+// endSession ends a session whose bridge.Handler has returned err, and tells the log why, unless an
+// Observer is told.
 //
 //go:noinline
 func (h *Handler) endSession(ctx context.Context, s *session, err error) {
@@ -69,8 +70,8 @@ func (h *Handler) endSession(ctx context.Context, s *session, err error) {
 	s.end("the server has ended the session")
 }
 
-// endText returns how the session has ended. ctx is that of its bridge.Handler, which has returned err.
-// failed: it is worth a warning.
+// endText returns how the session has ended, in words for the log. ctx is that of its bridge.Handler,
+// which has returned err. failed: the end is worth a warning.
 func (s *session) endText(ctx context.Context, err error) (text string, failed bool) {
 	s.mu.Lock()
 	text = s.endReason

@@ -15,12 +15,13 @@ import (
 // that lasts for as long as the POST. The server knows no sessionless
 // requests, so it first gets an initialize request of the bridge's own.
 
-// ownInitializeID is the id of that request. It cannot be mistaken: the client's
-// requests are passed on when it has been answered.
+// ownInitializeID is the id of the bridge's own initialize request for a stateless POST. It cannot be
+// mistaken for a client's: the client's requests are passed on once it has been answered.
 var ownInitializeID = jsonrpc.StringID("mcp-bridge-initialize")
 
-// initializeMessages returns what opens a conversation in the client's place. The server
-// must ask for nothing: the client could not answer.
+// initializeMessages returns the initialize request and the notification with which the bridge opens
+// the conversation of a stateless POST in the client's place. It declares no capabilities: the client
+// could not answer the server's requests.
 func initializeMessages(version string) []jsonrpc.Message {
 	return []jsonrpc.Message{
 		jsonrpc.NewRequest(ownInitializeID, "initialize", []byte(`{"protocolVersion":"`+version+
@@ -67,8 +68,9 @@ func (h *Handler) serveStatelessBatch(w http.ResponseWriter, r *http.Request, me
 	}
 }
 
-// revisionOf returns the revision that a request without a session is made in
-// (LI11, LI24), or answers it with what is wrong. To initialize the header says nothing.
+// revisionOf returns the revision that a request without a session is made in, by its header
+// (LI11, LI24); for initialize the header does not count. ok is false if the header is wrong: the
+// request was answered.
 func revisionOf(w http.ResponseWriter, r *http.Request, id jsonrpc.ID, isInitialize bool) (version string, ok bool) {
 	values := r.Header[wire.HeaderVersion]
 	switch {
@@ -84,7 +86,9 @@ func revisionOf(w http.ResponseWriter, r *http.Request, id jsonrpc.ID, isInitial
 	return values[0], true
 }
 
-// serveWithOwnHandler lets a bridge.Handler of their own serve the requests among messages.
+// serveWithOwnHandler serves a stateless POST: it passes messages to a bridge.Handler that is called
+// for this POST alone, and answers the requests among them. errorResponses are the bridge's own
+// answers to what was no message.
 func (h *Handler) serveWithOwnHandler(p *post, messages, requests, errorResponses []jsonrpc.Message) {
 	s := p.s
 	p.firstID = requests[0].ID()
@@ -111,7 +115,7 @@ func (h *Handler) serveWithOwnHandler(p *post, messages, requests, errorResponse
 	h.serveStream(p, messages)
 }
 
-// newStateless makes the session of one POST, in which the bridge initializes the server.
+// newStateless makes the session of one stateless POST, in which the bridge initializes the server.
 func newStateless(opts *HandlerOptions, owner, version string) *session {
 	s := newSession(opts, owner, version, time.Now())
 	s.stateless, s.handshake.ownInitializePending = true, true

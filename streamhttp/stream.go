@@ -9,11 +9,11 @@ import (
 
 // event is one message on its way to a client, or kept after it was written.
 type event struct {
-	seq     uint64    // its number in the stream; the first is 1
-	keptAt  time.Time // when it was kept for replay
-	line    []byte    // the message without line breaks between its tokens
-	kind    jsonrpc.Kind
-	related jsonrpc.ID // as the message has it, should it need another stream
+	seq     uint64       // its number in the stream; the first is 1
+	keptAt  time.Time    // when it was written and kept for replay; zero: it was not yet
+	line    []byte       // the message without line breaks between its tokens
+	kind    jsonrpc.Kind // of the message
+	related jsonrpc.ID   // Related of the message, should it need another stream
 }
 
 // stream is one logical SSE stream of a session: what a POST asked for, or what
@@ -25,18 +25,18 @@ type stream struct {
 	key           uint64        // the first half of its event ids; unique in the session
 	isStandalone  bool          // a standalone GET stream; otherwise born of a POST
 	owedResponses int           // responses still to come on a POST's stream
-	observedName  string        // name, once StreamOf has returned it
+	observedName  string        // what name returns; "": StreamOf has not asked for it yet
 	nextSeq       uint64        // sequence number of the next event; the first is 1
 	pending       []event       // not written yet, oldest first
 	keptEvents    []event       // written before, kept for replay, oldest first
-	keptBytes     int           // of keptEvents
-	pendingBytes  int           // of pending
+	keptBytes     int           // how many bytes keptEvents have
+	pendingBytes  int           // how many bytes pending has
 	reader        *reader       // the exchange by which the client reads it; nil: nobody is connected
 	parked        bool          // nobody is connected, and pending waits for a resumption
 	detachedAt    time.Time     // when its last reader was taken off
-	commitAt      time.Time     // when the reply to its POST becomes a stream, unless it is complete
-	commitIsDue   bool          // that time has come
-	nextToCommit  *stream       // in the session's commitTimer
+	commitAt      time.Time     // when the reply to its POST becomes an SSE stream, unless it is complete by then
+	commitIsDue   bool          // the time commitAt has come: the reply has to become an SSE stream
+	nextToCommit  *stream       // the stream behind this one in a commitQueue; nil: there is none
 	committed     bool          // a client was told its event ids
 	closed        bool          // nothing more will be appended
 	unresumable   bool          // it cannot be resumed: cancelled, or events had to be dropped
@@ -57,7 +57,7 @@ func (st *stream) lastWrittenSeq() uint64 {
 	return st.lastSeq()
 }
 
-// push appends a message.
+// push appends a message to pending, and wakes the reader.
 func (st *stream) push(m jsonrpc.Message) {
 	line := m.Line()
 	st.pending = append(st.pending, event{seq: st.nextSeq, line: line, kind: m.Kind(), related: m.Related()})
@@ -68,7 +68,7 @@ func (st *stream) push(m jsonrpc.Message) {
 	}
 }
 
-// finish says that nothing more comes.
+// finish marks the stream as closed: nothing more comes. It wakes the reader and those that wait for room.
 func (st *stream) finish() {
 	st.closed = true
 	st.wakeSenders()
@@ -101,8 +101,8 @@ func (st *stream) jsonAnswer() (answer []event, mustStream bool) {
 	return st.pending, len(st.pending) == 0
 }
 
-// keptAfter returns which of keptEvents come after seq. It is false when the stream
-// cannot go on from there (LI18).
+// keptAfter returns those of keptEvents that come after number seq. ok is false when the stream cannot
+// go on from there (LI18): it cannot be resumed, is complete, or some events are not kept any more.
 func (st *stream) keptAfter(seq uint64) (again []event, ok bool) {
 	if st.unresumable || seq > st.lastWrittenSeq() {
 		return nil, false

@@ -10,7 +10,7 @@ import (
 // This file is about who reads a session's streams, and about what happens to messages
 // when nobody does. Methods that say nothing else are called with the session's lock held.
 
-// newStream makes a stream.
+// newStream makes a stream with a new key: a standalone one, or one of a POST.
 func (s *session) newStream(isStandalone bool) *stream {
 	s.lastStreamKey++
 	return &stream{key: s.lastStreamKey, isStandalone: isStandalone, nextSeq: 1}
@@ -171,7 +171,7 @@ func (s *session) reroute(events []event) {
 	}
 }
 
-// push appends a message to a stream.
+// push appends a message to a stream. If the stream is parked and there is no room, the stream is dropped.
 func (s *session) push(st *stream, m jsonrpc.Message) {
 	before := st.pendingBytes
 	st.push(m)
@@ -180,24 +180,27 @@ func (s *session) push(st *stream, m jsonrpc.Message) {
 	}
 }
 
-// park keeps a stream for a client that may come back.
+// park keeps a stream that nobody reads, with what waits on it, for a client that may come back. If
+// there is no room, the stream is dropped.
 func (s *session) park(st *stream) {
 	if !s.retained.park(st) {
 		s.dropStream(st, bufferFullText)
 	}
 }
 
+// bufferFullText is what the log is told when a parked stream is dropped for want of room.
 const bufferFullText = "nobody reads the stream and its buffer is full"
 
-// dropStream gives up a stream whose events can be kept no longer.
+// dropStream gives up a stream whose events can be kept no longer, and warns the log of it; why says
+// the reason in words.
 func (s *session) dropStream(st *stream, why string) {
 	s.opts.Logger.Warn("messages dropped: "+why, "session", s.logName(), "stream", st.key, "messages", len(st.pending))
 	s.abandon(st)
 }
 
-// abandon makes a stream unresumable: what it keeps is of no use to anybody any more.
-// A reader that it still has goes on to write what waits. Otherwise the
-// server's requests among that go another way: the server waits for an answer.
+// abandon makes a stream unresumable, and drops what is kept of it. If the stream has a reader, that
+// goes on to write what waits on it. Otherwise what waits is dropped, but the server's requests go
+// another way: the server waits for an answer.
 func (s *session) abandon(st *stream) {
 	st.unresumable = true
 	s.retained.remove(st)
@@ -212,7 +215,8 @@ func (s *session) abandon(st *stream) {
 	s.reroute(slices.DeleteFunc(left, func(e event) bool { return e.kind != jsonrpc.Request }))
 }
 
-// tidyStreams drops what has become too old.
+// tidyStreams drops kept events that have become too old, and streams whose client has not come back
+// in time.
 func (s *session) tidyStreams(now time.Time) {
 	s.retained.expire(now)
 	s.retained.evictToFit()

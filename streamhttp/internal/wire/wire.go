@@ -3,19 +3,17 @@ package wire
 
 // Header names, as net/http spells them.
 const (
-	HeaderSession     = "Mcp-Session-Id"
-	HeaderVersion     = "Mcp-Protocol-Version"
-	HeaderLastEventID = "Last-Event-Id"
-
-	// Since 2026-07-28 these repeat what stands in the body (MI5).
-	HeaderMCPMethod = "Mcp-Method"
-	HeaderMCPName   = "Mcp-Name"
+	HeaderSession     = "Mcp-Session-Id"       // the id of a legacy session; the reply to initialize brings it
+	HeaderVersion     = "Mcp-Protocol-Version" // the protocol version
+	HeaderLastEventID = "Last-Event-Id"        // of a GET that resumes a stream: the id of the last event that the client has got
+	HeaderMCPMethod   = "Mcp-Method"           // from 2026-07-28 on: repeats the message's method (MI5)
+	HeaderMCPName     = "Mcp-Name"             // from 2026-07-28 on: repeats the value in params that NameParamKey names (MI5)
 )
 
 // Media types.
 const (
-	TypeJSON = "application/json"
-	TypeSSE  = "text/event-stream"
+	TypeJSON = "application/json"  // of a message, or an array of them
+	TypeSSE  = "text/event-stream" // of an SSE stream
 
 	// AcceptBoth is the Accept header of a POST: its reply may have either type.
 	AcceptBoth = TypeJSON + ", " + TypeSSE
