@@ -28,17 +28,17 @@ type ClientOptions struct {
 	// "Host" sets the Host header.
 	Header http.Header
 
-	// Transport makes that request. What it returns with status 101 must have
-	// a body that can be written to, as http.Transport has it. nil means one
-	// of the Conn's own: with the proxy from the environment, and ConnectTimeout.
+	// Transport makes the request for the upgrade. What it returns with status 101 must have a body that can be
+	// written to, as http.Transport has it. nil means one of the Conn's own: with the proxy from the environment, and
+	// ConnectTimeout.
 	Transport http.RoundTripper
 
-	// Authorize wraps base, which is the Transport. The RoundTripper that it returns adds credentials to
-	// each request, sees first the replies that refuse them, and may send a request again. If its error
-	// is an *httpdial.Fault, clients are told that. nil: the requests go out as they are.
-	// AuthorizeTimeout is how long a person may take to sign in meanwhile: time-outs are no
-	// shorter (httpdial.TimeoutWithSignIn).
-	Authorize        func(base http.RoundTripper) http.RoundTripper
+	// Authorize wraps base, which is the Transport. The RoundTripper that it returns adds credentials to each request,
+	// sees first the replies that refuse them, and may send a request again. If its error is an *httpdial.Fault,
+	// clients are told that. nil: the requests go out as they are.
+	Authorize func(base http.RoundTripper) http.RoundTripper
+	// AuthorizeTimeout is how long a person may take to sign in while Authorize's RoundTripper makes a request:
+	// time-outs are no shorter (httpdial.TimeoutWithSignIn). 0: nobody signs in.
 	AuthorizeTimeout time.Duration
 
 	// TLS says which servers are trusted, and has the client's certificates.
@@ -53,27 +53,24 @@ type ClientOptions struct {
 	// 0 means jsonrpc.DefaultMaxDepth; negative, any number.
 	MaxDepth int
 
-	// ConnectTimeout bounds dialling, the TLS handshake and the reply to the
-	// upgrade, each. With a Transport, thrice as long bounds all of it.
-	// 0 means 10 seconds.
+	// ConnectTimeout bounds three steps, each by itself: dialling, the TLS handshake, and the reply to the upgrade.
+	// With a Transport, thrice as long bounds all of them together. 0 means 10 seconds.
 	ConnectTimeout time.Duration
 
-	// PingInterval is how often the server is pinged (WS5). One from which
-	// nothing comes for 2.2 times as long is gone.
-	// 0 means 25 s, negative never.
+	// PingInterval is how often the server is pinged (WS5). A server from which nothing comes for 2.2 times as long is
+	// gone. 0 means 25 s, negative never.
 	PingInterval time.Duration
 
-	// StallAfter is how long the server may take nothing of what it is sent
-	// before it is gone. 0 means 30 s, negative for ever.
+	// StallAfter is how long the server may take nothing of what it is sent before it counts as gone. 0 means 30 s,
+	// negative for ever.
 	StallAfter time.Duration
 
-	// NoRenew says not to connect again after the connection was lost: Receive
-	// ends with ErrSessionLost.
+	// NoRenew says not to connect again after the connection was lost: Receive of the Conn ends with ErrSessionLost.
 	NoRenew bool
 
-	// NotifyAfterRenewal: once a session was renewed, Receive brings notifications that
-	// everything may have changed: of the kinds that the server announces, and for the
-	// resources that are subscribed.
+	// NotifyAfterRenewal: once a lost session was renewed, Receive brings the client notifications that everything may
+	// have changed: list_changed of the kinds that the server announces, and updates of the resources that are
+	// subscribed.
 	NotifyAfterRenewal bool
 
 	// Logger is told what happens to the connection, never what messages
@@ -81,6 +78,7 @@ type ClientOptions struct {
 	Logger hclog.Logger
 }
 
+// withDefaults returns the options with defaults in the place of zeros.
 func (o ClientOptions) withDefaults() ClientOptions {
 	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, defaultMaxMessageSize)
 	o.MaxDepth = cmp.Or(o.MaxDepth, jsonrpc.DefaultMaxDepth)
@@ -99,6 +97,7 @@ type Client struct {
 	// become an Authorization header, unless Options.Header has one.
 	URL string
 
+	// Options may be zero.
 	Options ClientOptions
 }
 

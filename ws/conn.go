@@ -19,41 +19,45 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// closeWait bounds the close handshake, and, while a conn is being closed, how
-// long the peer may take nothing of what it is still owed. Tests make it shorter.
+// closeWait bounds the close handshake, and, while a conn is being closed, how long the peer may take nothing of what
+// it is still owed. It is a variable for tests.
 var closeWait = 2 * time.Second
 
 // How much may wait for the peer to take it before Send waits too, and for a Sink
 // before the WebSocket is not read any more.
 const (
-	maxQueuedBytes    = 256 << 10
+	// how many bytes may wait for the peer before Send waits, and for a Sink before the WebSocket is not read any more
+	maxQueuedBytes = 256 << 10
+	// how many messages may wait for the peer before Send waits, and for a Sink before the WebSocket is not read any
+	// more
 	maxQueuedMessages = 2048
 )
 
 var (
-	errClosed    = errors.New("ws: the connection is closed") // our own side has closed it
-	errNoMessage = errors.New("ws: send of an invalid message")
+	errClosed    = errors.New("ws: the connection is closed")   // what ends a conn that our own side has closed
+	errNoMessage = errors.New("ws: send of an invalid message") // that of Send for the zero Message
 )
 
-// connConfig says what a conn has at its other end, and what it may do.
+// connConfig says what kind of peer a conn has, and what the peer may do.
 type connConfig struct {
-	peer           string // for texts: "the client", or the server's address
-	peerIsClient   bool   // it is a client, which is told what is wrong with its messages
-	maxMessageSize int
-	maxDepth       int                           // 0 or negative: no limit
-	maxBatch       int                           // 0: no limit
-	pingInterval   time.Duration                 // 0 or negative: never
-	idleTimeout    time.Duration                 // without a message in either direction; 0 or negative: for ever
-	onNoise        func(size int, reason string) // told of input that is no valid message; not nil
+	peer           string        // what texts call the peer: "the client", or the server's address
+	peerIsClient   bool          // the peer is a client, which is told what is wrong with its messages; false: a server
+	maxMessageSize int           // bytes that a message of the peer may have
+	maxDepth       int           // levels of objects and arrays that a message may have; 0 or negative: any number
+	maxBatch       int           // messages that a batch of the peer may have; 0: any number
+	pingInterval   time.Duration // how often the peer is pinged; 0 or negative: never
+	idleTimeout    time.Duration // the conversation ends when no message has gone either way for so long; 0 or negative: never
+	// told of input that is no valid message: the size of its text in bytes, and what is wrong; not nil
+	onNoise func(size int, reason string)
 
-	// Against a client that takes our memory.
-	budget            *budget.Budget // for what is received; nil: no limit
-	party             string         // who the peer counts as in budget
-	maxFirstMessage   int            // bytes in its messages until one was valid; 0: maxMessageSize
-	chunkTimeout      time.Duration  // for each chunkSize of a message to arrive in; 0 or negative: no limit
-	onBudgetExhausted func()         // called when budget has no room for a message; nil only if budget is
+	// for what is received; nil: no limit
+	budget            *budget.Budget
+	party             string        // the party that the peer is of, in budget
+	maxFirstMessage   int           // bytes that a message of the peer may have until one was valid; 0: maxMessageSize
+	chunkTimeout      time.Duration // how long each chunkSize of a message may take to arrive; 0 or negative: for ever
+	onBudgetExhausted func()        // called when the conn ends because budget has no room for a message; nil only if budget is
 
-	onEnded func() // called once, when nothing can be sent any more; may be nil
+	onEnded func() // called once, when the conversation has ended and nothing can be sent any more; nil: nobody is told
 }
 
 // conn is the messages on one WebSocket that is open, a bridge.Conn but for Close. Three
@@ -67,45 +71,45 @@ type connConfig struct {
 // because that is done only while out and the wire are empty, with writing held.
 type conn struct {
 	connConfig
-	ws   *websocket.Conn
-	wire *wire
+	ws   *websocket.Conn // the library's end of the WebSocket
+	wire *wire           // the byte stream under ws
 
-	reader       reader
-	in           inbound     // what the peer has sent, for Receive
-	tokenExpired atomic.Bool // the client's token has expired: no message of the client is handed on any more
-	// delivering is held while a message of the peer is put into in, also while in has no room.
-	delivering sync.Mutex
-	out        *sendqueue.Queue // what waits to be written
+	reader       reader           // what the goroutine that reads works with
+	in           inbound          // what the peer has sent, and Receive has not handed on
+	tokenExpired atomic.Bool      // the client's token has expired: no message of the client is handed on any more
+	delivering   sync.Mutex       // held while a message of the peer is put into in, also while that waits for room
+	out          *sendqueue.Queue // messages that wait to be written
 
-	writing      sync.Mutex      // held while messages are put into the wire
-	peerHasTaken func() bool     // whether the peer has taken all that was written; nil: that is never known
-	calls        calls           // zero if the peer is a server
-	idleTimer    lazytimer.Timer // ends a conversation in which nothing is said
+	writing      sync.Mutex      // held by whoever puts messages into the wire
+	peerHasTaken func() bool     // asks the system whether the peer has taken all that was written; nil: that is never known
+	calls        calls           // what is known of the client's calls; zero if the peer is a server
+	idleTimer    lazytimer.Timer // ends the conversation after idleTimeout without a message
 
-	wg  sync.WaitGroup
-	end ending
+	wg  sync.WaitGroup // waits for the goroutines
+	end ending         // whether and how the conversation has ended
 }
 
-// calls is what a conn to a client knows of the messages that it has carried.
+// calls is what a conn to a client has learnt from the messages that passed.
 type calls struct {
-	revision       clientstate.NegotiatedVersion
-	serverRequests clientstate.ServerRequests // the server's requests that the client has not answered
-	openRequests   atomic.Int64               // about how many requests of the client have no answer; see maxInlineCalls
+	revision       clientstate.NegotiatedVersion // the protocol version that was negotiated: whether the client may send batches
+	serverRequests clientstate.ServerRequests    // the server's requests that the client has not answered
+	openRequests   atomic.Int64                  // about how many requests of the client have no answer yet; see maxInlineCalls
 }
 
-// ending is how a conn has ended.
+// ending is whether and how a conn has ended.
 type ending struct {
-	once          sync.Once
-	done          chan struct{}        // closed by conn.finish; what follows is set before
+	once          sync.Once            // for conn.finish
+	done          chan struct{}        // closed by conn.finish, which sets err, code, reason and deliverQueued before
 	err           error                // why nothing can be sent any more
-	code          websocket.StatusCode // of the close frame
-	reason        string               // in the close frame
-	deliverQueued bool                 // what is queued for the peer is still to be delivered
+	code          websocket.StatusCode // the status in our close frame
+	reason        string               // the text in our close frame
+	deliverQueued bool                 // what is queued for the peer is still to be written
 
-	closing context.Context // done when the owner has closed the conn: nothing is received any more either
-	close   context.CancelFunc
+	closing context.Context    // done when the owner has closed the conn: nothing is received any more either
+	close   context.CancelFunc // ends closing; conn.close calls it
 }
 
+// newConn makes a conn of a WebSocket that is open, on the wire w, and starts its goroutines, for conn.close to end.
 func newConn(socket *websocket.Conn, w *wire, cfg connConfig) *conn {
 	c := &conn{connConfig: cfg, ws: socket, wire: w, out: sendqueue.New(maxQueuedMessages, maxQueuedBytes), peerHasTaken: w.peerHasTaken()}
 	c.in.MaxMessages, c.in.MaxBytes = maxQueuedMessages, maxQueuedBytes
@@ -140,7 +144,8 @@ func (c *conn) Receive(ctx context.Context, sink bridge.Sink) error {
 	return err
 }
 
-// watchStalls returns the StallWatch of a Receive, and the function that ends it.
+// watchStalls returns the StallWatch of a Receive with this ctx, whose Sends also end when the conn is closed, and the
+// function that ends it.
 func (c *conn) watchStalls(ctx context.Context) (watch *bridge.StallWatch, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	open := context.AfterFunc(c.end.closing, cancel)
@@ -152,13 +157,14 @@ func (c *conn) watchStalls(ctx context.Context) (watch *bridge.StallWatch, stop 
 	}
 }
 
-// receiveSink is the Sink of a Receive, with what has to be done around it.
+// receiveSink is the Sink of the caller of Receive, with a StallWatch, and with in told of what was taken.
 type receiveSink struct {
-	in    *inbound
-	sink  bridge.Sink
-	watch *bridge.StallWatch
+	in    *inbound           // told of each message that was taken
+	sink  bridge.Sink        // the caller's of Receive
+	watch *bridge.StallWatch // makes its Sends
 }
 
+// TrySend implements bridge.Sink.
 func (r *receiveSink) TrySend(m jsonrpc.Message) bool {
 	if !r.sink.TrySend(m) {
 		return false
@@ -167,6 +173,7 @@ func (r *receiveSink) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
+// Send implements bridge.Sink. It gives up as bridge.StallWatch says.
 func (r *receiveSink) Send(_ context.Context, m jsonrpc.Message) error {
 	err := r.watch.Send(r.sink, m)
 	if err == nil {
@@ -175,9 +182,9 @@ func (r *receiveSink) Send(_ context.Context, m jsonrpc.Message) error {
 	return err
 }
 
-// hungUp returns the function with which a StallWatch asks whether a client is gone. A client
-// that sends nothing more counts as gone. nil: the system cannot tell, or the peer is a
-// server: what a server sent before its end is still handed on without haste.
+// hungUp returns a function for a StallWatch, which asks without waiting whether the client is gone: net.ErrClosed
+// says so. A client that sends nothing more counts as gone. It returns nil if the system cannot tell, and if the peer
+// is a server: what a server sent before its end is still handed on without haste.
 func (c *conn) hungUp() func() error {
 	hungUp := c.wire.hungUp()
 	if hungUp == nil || !c.peerIsClient {
@@ -208,8 +215,8 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// noteOutgoing takes note of what a client is sent, before the client can know of it. It may be
-// called again for the same message.
+// noteOutgoing is called with a message before the peer can know of it. Of those for a client it notes requests, and
+// the version that was negotiated. It may be called again for the same message.
 func (c *conn) noteOutgoing(m jsonrpc.Message) {
 	if c.peerIsClient {
 		c.calls.revision.NoteSent(m)
@@ -217,7 +224,8 @@ func (c *conn) noteOutgoing(m jsonrpc.Message) {
 	}
 }
 
-// noteSent takes note of a message that was sent, or queued.
+// noteSent is called when a message was written or queued: a response answers one of the client's calls, and the idle
+// time begins anew.
 func (c *conn) noteSent(m jsonrpc.Message) {
 	if c.peerIsClient && m.Kind() == jsonrpc.Response {
 		c.calls.noteAnswered()
@@ -244,13 +252,14 @@ func (c *conn) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
-// writeInlineIfFewCalls is writeInline where few calls are open.
+// writeInlineIfFewCalls is writeInline if no more than maxInlineCalls of the client's calls are open; else it does
+// nothing and returns false.
 func (c *conn) writeInlineIfFewCalls(m jsonrpc.Message) bool {
 	return c.calls.openRequests.Load() <= maxInlineCalls && c.writeInline(m)
 }
 
-// close delivers what was sent, ends the conversation with code and reason,
-// unless it has ended already, and returns when all goroutines have.
+// close is called by the conn's owner. It has what was sent delivered, ends the conversation with this status and text
+// in the close frame, unless it has ended already, and returns when all goroutines have ended.
 func (c *conn) close(code websocket.StatusCode, reason string) {
 	c.end.close()
 	c.in.Abort(errClosed)
@@ -260,8 +269,8 @@ func (c *conn) close(code websocket.StatusCode, reason string) {
 	c.in.freeHeld()
 }
 
-// finish ends the conversation; the first call counts. What is queued for the peer
-// is still delivered if deliverQueued is true.
+// finish ends the conversation; only the first call counts. err is why: Receive and Send return it. code and reason go
+// into the close frame. What is queued for the peer is still written if deliverQueued is true. It does not wait.
 func (c *conn) finish(err error, code websocket.StatusCode, reason string, deliverQueued bool) {
 	e := &c.end
 	e.once.Do(func() {
@@ -277,6 +286,7 @@ func (c *conn) finish(err error, code websocket.StatusCode, reason string, deliv
 	})
 }
 
+// isDone reports whether c is closed.
 func isDone(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -286,9 +296,9 @@ func isDone(c <-chan struct{}) bool {
 	}
 }
 
-// connectionLostError returns an error that says that the network has failed with err, or
-// that the peer has taken nothing for too long. It does not wrap err: io.EOF would be an
-// orderly end to others.
+// connectionLostError returns the error that says that the connection to the peer was lost: the network has failed
+// with err, or the peer has taken nothing for too long. It does not wrap err: io.EOF would be an orderly end to
+// others.
 func (c *conn) connectionLostError(err error) error {
 	if c.wire.stalled.Load() {
 		return fmt.Errorf("%s is gone: %w", c.peer, errStalled)
@@ -296,8 +306,7 @@ func (c *conn) connectionLostError(err error) error {
 	return fmt.Errorf("the connection to %s was lost: %v", c.peer, rootCause(err))
 }
 
-// rootCause returns the innermost error: what the library adds is its own
-// inner life.
+// rootCause returns the innermost error that err wraps: what the library says around it is of no use to others.
 func rootCause(err error) error {
 	for {
 		next := errors.Unwrap(err)

@@ -4,12 +4,12 @@ import "time"
 
 // Defaults of the options of both sides.
 const (
-	defaultMaxMessageSize = 64 << 20         // bytes in one message (J9)
-	defaultPingInterval   = 25 * time.Second // WS5
+	defaultMaxMessageSize = 64 << 20         // MaxMessageSize by default, in bytes (J9)
+	defaultPingInterval   = 25 * time.Second // PingInterval by default (WS5)
 )
 
-// subprotocol is what a client offers and a server selects (WS2).
+// subprotocol is the name that a client offers and a server selects in the handshake (WS2).
 const subprotocol = "mcp"
 
-// defaultMaxBatch is how many messages a client's batch may have (LI9).
+// defaultMaxBatch is HandlerOptions.MaxBatch by default (LI9).
 const defaultMaxBatch = 50

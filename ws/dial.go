@@ -19,13 +19,13 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// reservedHeaders are the headers that are the transport's own business.
+// reservedHeaders are the headers of the upgrade that ClientOptions.Header cannot set.
 var reservedHeaders = []string{
 	"Upgrade", "Sec-WebSocket-Key", "Sec-WebSocket-Version", "Sec-WebSocket-Protocol",
 	"Sec-WebSocket-Extensions", "Sec-WebSocket-Accept",
 }
 
-// statusHints says what the text of a Fault ends in, by the HTTP status of the reply.
+// statusHints is what the error for a reply without an upgrade advises, by the HTTP status of the reply.
 var statusHints = map[int]string{
 	http.StatusOK:               "there is no WebSocket server at this path; is the path of the URL right? It is often /ws",
 	http.StatusNotFound:         "is the path of the URL right? It is often /ws",
@@ -36,20 +36,23 @@ var statusHints = map[int]string{
 	http.StatusNotImplemented:   "does a proxy on the way not pass WebSockets on?",
 }
 
+// noWebSocketHint is the hint for statuses with which a server refuses a GET that it does not understand.
 const noWebSocketHint = "there is no WebSocket server at this path; the URL of a Streamable HTTP server begins with http"
 
-// dialer makes connections to one server.
+// dialer makes the connections of one Conn of Client.Dial.
 type dialer struct {
-	url       *url.URL
-	peer      *httpdial.Peer // names the server in texts, and makes Faults
-	host      string         // the Host header, "": the URL's
-	header    http.Header
-	rt        http.RoundTripper // makes the request for the upgrade; adds credentials, and tells session
-	closeIdle func()            // closes the transport's idle connections
-	opts      ClientOptions
-	session   *observe.Session // is told of the handshakes and of the connections. nil is fine
+	url       *url.URL          // the server's, without user and password
+	peer      *httpdial.Peer    // names the server in texts, and makes Faults
+	host      string            // the Host header; "": that of the URL
+	header    http.Header       // headers of the request for the upgrade, but for Host
+	rt        http.RoundTripper // makes the request for the upgrade, with credentials; session is told of it
+	closeIdle func()            // closes the idle connections of a transport of our own
+	opts      ClientOptions     // with the defaults filled in
+	session   *observe.Session  // is told of the handshakes, and when a connection is opened or closed; nil: nobody is
 }
 
+// newDialer returns a dialer for the address, a ws or wss URL; the error says what is wrong with the URL or the
+// headers. seen is told of its connections; it may be nil.
 func newDialer(address string, opts ClientOptions, seen *observe.Session) (*dialer, error) {
 	u, err := httpdial.ParseURL(address, "ws", "wss")
 	if err != nil {
@@ -110,18 +113,18 @@ func (d *dialer) dial(ctx context.Context) (bridge.Conn, error) {
 // within the origin (LE14) and puts a wire under the WebSocket.
 type handshake struct {
 	*dialer
-	wire *wire
-	body *upgradedBody
+	wire *wire         // under the WebSocket; nil until a reply with status 101 has come
+	body *upgradedBody // the body of the reply with status 101; nil until it has come
 }
 
 // upgradedBody is the body of a reply with status 101. It seems empty until the library has found the
 // rest of the reply valid: of an invalid reply the library would read the body, for up to 3 s.
 type upgradedBody struct {
 	*wire
-	validated atomic.Bool // the library has found the reply valid
+	validated atomic.Bool // the library has accepted the reply
 }
 
-// Read implements io.Reader.
+// Read implements io.Reader: io.EOF until validated is set, and then what comes over the wire.
 func (b *upgradedBody) Read(p []byte) (int, error) {
 	if !b.validated.Load() {
 		return 0, io.EOF
@@ -129,7 +132,7 @@ func (b *upgradedBody) Read(p []byte) (int, error) {
 	return b.wire.Read(p)
 }
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip implements http.RoundTripper. Its error for a reply that is no upgrade is an *httpdial.Fault.
 func (h *handshake) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, fault := h.peer.Do(h.rt, req)
 	if fault != nil {
@@ -153,7 +156,7 @@ func (h *handshake) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// openFault explains why there is no connection.
+// openFault returns the Fault for err, with which a handshake has failed.
 func (d *dialer) openFault(err error) *httpdial.Fault {
 	var fault *httpdial.Fault
 	switch {
@@ -166,7 +169,8 @@ func (d *dialer) openFault(err error) *httpdial.Fault {
 	return &httpdial.Fault{Reason: httpdial.ReasonNotMCP, Text: fmt.Sprintf("%s does not speak the WebSocket protocol", d.peer)}
 }
 
-// lostFault explains the end of a connection to those who wait for a response.
+// lostFault returns the Fault for those who wait for a response when a connection has ended with err and this close
+// status of ours.
 func (d *dialer) lostFault(err error, code websocket.StatusCode) *httpdial.Fault {
 	if code == websocket.StatusMessageTooBig {
 		return d.peer.TooLargeFault(d.opts.MaxMessageSize)
@@ -184,11 +188,11 @@ func (d *dialer) lostFault(err error, code websocket.StatusCode) *httpdial.Fault
 // *httpdial.Fault when the connection is lost.
 type dialedConn struct {
 	*conn
-	dialer *dialer
-	closed atomic.Bool
+	dialer *dialer     // makes the Faults, without what the server has been sent in secret
+	closed atomic.Bool // Close was called
 }
 
-// Receive implements bridge.Conn.
+// Receive implements bridge.Conn; when the connection is lost, its error is an *httpdial.Fault.
 func (c *dialedConn) Receive(ctx context.Context, sink bridge.Sink) error {
 	err := c.conn.Receive(ctx, sink)
 	if isDone(c.end.done) && err == c.end.err && err != errClosed && ctx.Err() == nil {
@@ -197,7 +201,7 @@ func (c *dialedConn) Receive(ctx context.Context, sink bridge.Sink) error {
 	return err
 }
 
-// Close implements bridge.Conn.
+// Close implements bridge.Conn, and tells the observer.
 func (c *dialedConn) Close(error) error {
 	if c.closed.CompareAndSwap(false, true) {
 		why := "the bridge has closed it"

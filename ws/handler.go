@@ -25,13 +25,17 @@ type HandlerOptions struct {
 	// Guard says who may connect. The zero value admits loopback origins only.
 	Guard access.Policy
 
-	MaxMessageSize int // bytes in a message; a longer one ends the session with status 1009. 0: 64 MiB
-	MaxDepth       int // levels of objects and arrays in a message (J14). 0: jsonrpc.DefaultMaxDepth; negative: any number
-	MaxSessions    int // a client beyond it is answered 503 with Retry-After; so is one beyond twice as many sessions whose servers may still be ending. 0: 1000
-	MaxBatch       int // messages in a batch (LI9). 0: 50
+	MaxMessageSize int // how many bytes a client's message may have; a longer one ends the session with status 1009. 0: 64 MiB
+	// how many levels of objects and arrays a client's message may have (J14). 0: jsonrpc.DefaultMaxDepth; negative:
+	// any number
+	MaxDepth int
+	// how many clients there may be at once; a client beyond it is answered 503 with Retry-After. So is one when, with
+	// the sessions whose servers are still ending, there are twice as many. 0: 1000
+	MaxSessions int
+	MaxBatch    int // how many messages a client's batch may have (LI9). 0: 50
 
-	// PingInterval is how often a client is pinged (WS5). One from which
-	// nothing comes for 2.2 times as long is gone. 0: 25 s; negative: never.
+	// PingInterval is how often a client is pinged (WS5). A client from which nothing comes for 2.2 times as long is
+	// gone. 0: 25 s; negative: never.
 	PingInterval time.Duration
 
 	// Budget is the memory for messages that are on their way from clients: being
@@ -44,22 +48,26 @@ type HandlerOptions struct {
 	// most (1009), whatever MaxMessageSize is.
 	Budget *budget.Budget
 
-	ChunkTimeout time.Duration // to send each 64 KiB of a message in, or what there is of it; then status 1008. 0: 30 s; negative: no limit
+	// ChunkTimeout is how long a client may take to send each 64 KiB of a message, or what there is of it; then it is
+	// closed with status 1008. 0: 30 s; negative: no limit
+	ChunkTimeout time.Duration
 
-	StallAfter time.Duration // a client that takes nothing for that long is cut off. 0: 30 s; negative: never
+	// StallAfter is how long a client may take nothing of what it is sent; then it is cut off. 0: 30 s; negative: for
+	// ever
+	StallAfter time.Duration
 
-	// SessionTimeout ends a session in which no message went either way for
-	// so long, calls in progress or not. Pings show that the client is there,
-	// so that none need end so. 0 or negative: none ever does.
+	// SessionTimeout ends a session in which no message went either way for so long, calls in progress or not. (No
+	// session needs it to end: pings find out whether the client is there.) 0 or negative: none ever does.
 	SessionTimeout time.Duration
 
-	// AcquirePlace is asked for a place when a bridge.Handler wants one for a session
+	// AcquirePlace is asked for a place when a bridge.Handler wants one for a session, before it starts a server
 	// (admission.AcquireProcessPlace); who gets none is closed with status 1013. nil: there always is one.
 	AcquirePlace admission.AcquirePlaceFunc
 
-	Logger hclog.Logger // nil: silence
+	Logger hclog.Logger // for what goes wrong; nil: nothing is logged
 }
 
+// withDefaults returns the options with defaults in the place of zeros.
 func (o HandlerOptions) withDefaults() HandlerOptions {
 	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, defaultMaxMessageSize)
 	o.MaxSessions = cmp.Or(o.MaxSessions, 1000)
@@ -82,12 +90,12 @@ func (o HandlerOptions) withDefaults() HandlerOptions {
 // session: it begins with the upgrade and belongs to the Principal of that
 // request; whichever side ends it ends the session (WS4).
 type Handler struct {
-	server bridge.Handler
-	opts   HandlerOptions
+	server bridge.Handler // serves each session
+	opts   HandlerOptions // with the defaults filled in
 
-	control         *admission.Controller
-	refusalWarnings access.WarningLimiter
-	budgetWarnings  access.WarningLimiter
+	control         *admission.Controller // gives the sessions their places; at Close it waits until they have left
+	refusalWarnings access.WarningLimiter // limits the warnings about refused requests
+	budgetWarnings  access.WarningLimiter // limits the warnings about sessions that the Budget has ended
 }
 
 // NewHandler makes a Handler that gives each session, as a bridge.Conn, to server. Close
@@ -141,7 +149,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.serve(w, r, slot)
 }
 
-// logRefused says that a request was refused, unless an Observer is told of it.
+// logRefused logs that a request was refused, for this reason, unless an Observer is told of it. Of many refusals only
+// some are warnings.
 func (h *Handler) logRefused(r *http.Request, reason string) {
 	if observe.FromContext(r.Context()) != nil {
 		return
@@ -153,7 +162,8 @@ func (h *Handler) logRefused(r *http.Request, reason string) {
 	h.opts.Logger.Log(level, "request refused", append([]any{"reason", reason}, h.opts.Guard.LogFields(r)...)...)
 }
 
-// logBudgetExhausted says that a client was closed because of the Budget.
+// logBudgetExhausted logs that a session was closed because the Budget had no room for its message. Of many only some
+// are warnings.
 func (h *Handler) logBudgetExhausted() {
 	level := hclog.Debug
 	if h.budgetWarnings.Allow() {
@@ -162,8 +172,8 @@ func (h *Handler) logBudgetExhausted() {
 	h.opts.Logger.Log(level, "session closed: too much is being received", "limit", h.opts.Budget.Total())
 }
 
-// withAuthorization returns the session's Conn without those messages that its client may not
-// send; their requests are answered with an error.
+// withAuthorization returns a Conn that is s without those of the client's messages that the Guard's Authenticator
+// forbids; a request among them is answered with an error. r is the request that has opened the session.
 func (h *Handler) withAuthorization(r *http.Request, s bridge.Conn) bridge.Conn {
 	a := h.opts.Guard.Authenticator
 	if a == nil {
@@ -179,7 +189,8 @@ func (h *Handler) withAuthorization(r *http.Request, s bridge.Conn) bridge.Conn 
 	}})
 }
 
-// serve upgrades the connection and runs the bridge.Handler for it.
+// serve upgrades the connection of r, has the bridge.Handler serve the session, closes it, and logs how it has ended.
+// The place is slot.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, slot *admission.Slot) {
 	up := &wireHijacker{ResponseWriter: w, stallTimeout: h.opts.StallAfter}
 	socket, err := websocket.Accept(up, r, &websocket.AcceptOptions{

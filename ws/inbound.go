@@ -14,20 +14,20 @@ import (
 type inbound struct {
 	bridge.Inbox
 
-	mu             sync.Mutex
-	deliveredCount int           // how many messages have come
+	mu             sync.Mutex    // guards the fields below
+	deliveredCount int           // how many messages deliver was given
 	takenCount     int           // how many of those a Sink has taken
-	held           []heldMessage // the oldest first
+	held           []heldMessage // the shares of messages that no Sink has taken, the oldest first
 }
 
-// heldMessage is the share of a budget that the n-th message holds.
+// heldMessage is what one message that waits for a Sink holds of a budget.
 type heldMessage struct {
-	number int // the message's, counted by deliveredCount
-	share  *budget.Share
+	number int           // the message's: how many deliver had been given with it
+	share  *budget.Share // what it holds
 }
 
-// deliver hands m on. It waits while the queue is full: the WebSocket is then not read,
-// and TCP slows the peer. The share is in's from now on; nil: m holds none. The error
+// deliver queues m for the Sink, or hands it on. It waits while the queue is full: the WebSocket is then not read, and
+// TCP slows the peer. share, what m holds of a budget, belongs to in from now on; nil: it holds nothing. The error
 // says that the conversation is over.
 func (in *inbound) deliver(m jsonrpc.Message, share *budget.Share) error {
 	in.mu.Lock()
@@ -39,7 +39,7 @@ func (in *inbound) deliver(m jsonrpc.Message, share *budget.Share) error {
 	return in.Send(context.Background(), m) // which the end of the Inbox ends
 }
 
-// noteTaken says that a Sink has taken one more message.
+// noteTaken is called when a Sink has taken one more message, the oldest: its share is given back.
 func (in *inbound) noteTaken() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -53,7 +53,7 @@ func (in *inbound) noteTaken() {
 	}
 }
 
-// freeHeld gives back what the messages hold that no Sink will take.
+// freeHeld gives back the shares of the messages that no Sink will take any more.
 func (in *inbound) freeHeld() {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -18,10 +18,10 @@ import (
 
 // reader is the state of the goroutine that reads (readLoop).
 type reader struct {
-	messageLimit int              // bytes in a message: maxFirstMessage until one was valid, then maxMessageSize
-	message      io.LimitedReader // reads the message that is arriving
+	messageLimit int              // how many bytes a message may have now: maxFirstMessage until one was valid, then maxMessageSize
+	message      io.LimitedReader // reads the message that is arriving, up to one byte beyond messageLimit
 	share        *budget.Share    // what that message holds of the budget; nil: nothing
-	slowTimer    lazytimer.Timer  // is set while a message arrives
+	slowTimer    lazytimer.Timer  // is set while a message arrives; calls refuseSlow
 }
 
 // readLoop is the goroutine that reads what the peer sends, until it is gone, or
@@ -49,10 +49,9 @@ func (c *conn) readLoop() {
 	}
 }
 
-// readAll returns all of a message in memory of its exact size. Every byte is
-// copied once, however long the message is. Each chunk after the first is taken from
-// the budget before it is read, and so is the copy. A message that is too long is read
-// only to the first byte beyond the limit.
+// readAll returns all of a message in memory of its exact size. Every byte is copied once, however long the message
+// is. Each chunk after the first is taken from the budget before it is read, and so is the copy. A message that is too
+// long is read only to the first byte beyond the limit: errTooLong. Without room in the budget: errBudgetExhausted.
 func (c *conn) readAll(message io.Reader) ([]byte, error) {
 	c.startChunkTimer()
 	defer c.reader.slowTimer.Clear()
@@ -97,8 +96,7 @@ func (c *conn) readAll(message io.Reader) ([]byte, error) {
 	return text, nil
 }
 
-// holdBudget takes n bytes of the budget for the message that is being read. false: there are
-// not so many left.
+// holdBudget takes n bytes of the budget for the message that is being read; false: it has no room for them.
 func (c *conn) holdBudget(n int) (held bool) {
 	if c.reader.share == nil && c.budget != nil {
 		c.reader.share = c.budget.Share(c.party)
@@ -119,8 +117,8 @@ func readFull(r io.Reader, p []byte) (n int, err error) {
 	return n, err
 }
 
-// handleText hands on what the peer has sent in one piece. false: the conversation
-// is over.
+// handleText decodes a text message of the peer, deals with what is not valid in it, and hands its messages on. false:
+// the conversation is over.
 func (c *conn) handleText(text []byte) bool {
 	messages, faults := jsonrpc.Decode(text, !c.peerIsClient || c.calls.revision.AllowsBatches(), c.maxBatch, c.maxDepth)
 	if len(faults) > 0 && !utf8.Valid(text) {
@@ -155,10 +153,10 @@ func (c *conn) handleText(text []byte) bool {
 	return true
 }
 
-// answerInvalid deals with input that is no valid message. The conversation goes on (J4);
-// false: it is over for another reason. If the input was meant as an answer, whoever has
-// asked gets an error instead. Of anything else that the peer may wait for an answer to, a
-// client is told. A server is told of its requests only, and only if the queue has room.
+// answerInvalid deals with a part of the peer's input that is no valid message. If it was meant as an answer, whoever
+// has asked gets an error in its place. Of anything else that the peer may wait for an answer to, a client is told. A
+// server is told of its requests only, and only if the queue has room. goOn is false if the conversation is over, for
+// another reason (J4).
 func (c *conn) answerInvalid(fault *jsonrpc.Error) (goOn bool) {
 	switch {
 	case fault.Kind == jsonrpc.Response && !fault.IsAnswer():
@@ -178,9 +176,9 @@ func (c *conn) answerInvalid(fault *jsonrpc.Error) (goOn bool) {
 	return true
 }
 
-// deliver hands a message on. It waits while the queue is full: the WebSocket is then not
-// read, and TCP slows the peer. When the client's token has expired, the message is refused
-// instead. false: the conversation is over.
+// deliver hands a message of the peer on to Receive. It waits while the queue is full: the WebSocket is then not read,
+// and TCP slows the peer. share is what the message holds of the budget; nil: nothing. When the client's token has
+// expired, the message is refused instead. false: the conversation is over.
 func (c *conn) deliver(m jsonrpc.Message, share *budget.Share) bool {
 	c.resetIdleTimer()
 	c.delivering.Lock()
@@ -200,8 +198,8 @@ func (c *conn) deliver(m jsonrpc.Message, share *budget.Share) bool {
 	return c.refuseExpired(ctx, m) == nil
 }
 
-// refuseExpired answers a request that came when the client's token had expired: only calls that came
-// before are still finished. Other messages are dropped.
+// refuseExpired answers a client's request with an error because the token has expired: only calls that came before
+// are still finished. It drops any other message. The error is Send's.
 func (c *conn) refuseExpired(ctx context.Context, m jsonrpc.Message) error {
 	if m.Kind() != jsonrpc.Request {
 		return nil
@@ -209,7 +207,7 @@ func (c *conn) refuseExpired(ctx context.Context, m jsonrpc.Message) error {
 	return c.Send(ctx, jsonrpc.NewError(m.ID(), jsonrpc.CodeInvalidRequest, expiredText, []byte(`{"reason":"token_expired"}`)))
 }
 
-// noteReceived takes note of a client's message.
+// noteReceived is called with each valid message of the client, and counts the open requests.
 func (c *calls) noteReceived(m jsonrpc.Message) {
 	c.serverRequests.NoteReceived(m)
 	switch {
@@ -220,21 +218,22 @@ func (c *calls) noteReceived(m jsonrpc.Message) {
 	}
 }
 
-// noteAnswered says that a request of a client is open no more. It may be called for a
-// request that was not counted, too.
+// noteAnswered counts one request of the client less: it was answered or cancelled. It may be called for a request
+// that was not counted, too.
 func (c *calls) noteAnswered() {
 	if c.openRequests.Add(-1) < 0 {
 		c.openRequests.Add(1)
 	}
 }
 
-// endForViolation ends the conversation because of what the peer has sent.
+// endForViolation ends the conversation because the peer has sent what it must not; code and what go into the close
+// frame.
 func (c *conn) endForViolation(code websocket.StatusCode, what string) {
 	c.finish(fmt.Errorf("%s has sent what cannot be accepted: %s", c.peer, what), code, what, false)
 }
 
-// tooLongText returns what the peer is told of a message that was too long. A server is not
-// told which flag of the bridge sets the limit.
+// tooLongText returns what the close frame says of a message that was too long, with the limit. A server is not told
+// which flag of the bridge sets it.
 func (c *conn) tooLongText() string {
 	switch {
 	case !c.peerIsClient:
@@ -245,7 +244,8 @@ func (c *conn) tooLongText() string {
 	return fmt.Sprintf("a message longer than %d bytes, which is the limit (--max-message-size)", c.reader.messageLimit)
 }
 
-// handleReadFailure ends the conversation when nothing can be read any more.
+// handleReadFailure ends the conversation because reading a message has failed with err: the peer has closed, or is
+// gone, or has broken a rule.
 func (c *conn) handleReadFailure(err error) {
 	var closed websocket.CloseError
 	switch {
@@ -262,14 +262,14 @@ func (c *conn) handleReadFailure(err error) {
 	}
 }
 
-// closeError says that the peer has closed the WebSocket.
+// closeError is why a conn has ended whose peer has closed the WebSocket.
 type closeError struct {
-	peer   string
-	code   int
-	reason string // in the peer's words
+	peer   string // what texts call the peer
+	code   int    // the status of its close frame
+	reason string // the text of its close frame, in the peer's words; "": none
 }
 
-// Error leaves the peer's words out: they may be anything.
+// Error returns a text with the status, and without the peer's words: they may be anything.
 func (e *closeError) Error() string {
 	if e.code == int(websocket.StatusNoStatusRcvd) {
 		return fmt.Sprintf("%s has closed the WebSocket", e.peer)

@@ -8,19 +8,19 @@ import (
 )
 
 const (
-	renewStableAfter       = 10 * time.Second // a connection that is lost after so long does not count as a failure
-	renewInitializeTimeout = time.Minute      // how long the answer to initialize may take
-	maxEarlyMessages       = 1000             // how many messages of a server are kept that come before it has initialized
+	renewStableAfter       = 10 * time.Second // how long a connection must have lasted for its loss not to count as one more failure in a row
+	renewInitializeTimeout = time.Minute      // how long the answer to initialize may take when a session is renewed
+	maxEarlyMessages       = 1000             // how many messages of a server are kept for the client that come while its session is renewed
 )
 
-// reconnector makes the connections of a renewer.
+// reconnector makes the connections of a renewer, in a goroutine that runs while there is, or should be, a connection.
 type reconnector struct {
-	r        *renewer
-	retryNow chan struct{} // ends the pause
-	running  bool          // run is under way; guarded by the lock of the ledger
+	r        *renewer      // whose connections it makes
+	retryNow chan struct{} // an element ends the pause before the next attempt
+	running  bool          // the goroutine (run) is there; guarded by the lock of the ledger
 }
 
-// wake starts the reconnector, or ends its pause. The lock of the ledger is held.
+// wake starts the reconnector's goroutine, or ends its pause if it runs. The lock of the ledger is held.
 func (k *reconnector) wake() {
 	if !k.running {
 		k.running = k.r.Go(k.run)
@@ -32,8 +32,8 @@ func (k *reconnector) wake() {
 	}
 }
 
-// run makes a connection, and another one when that is lost, until there is
-// no use in it any more.
+// run is the reconnector's goroutine: it makes a connection, hands on what comes over it, and makes another one when
+// it is lost, until that is of no use any more.
 func (k *reconnector) run() {
 	r := k.r
 	failures := 0 // in a row
@@ -61,10 +61,10 @@ func (k *reconnector) run() {
 	}
 }
 
-// connect makes one attempt to connect. Where the client takes a session for granted,
-// connect also initializes in the client's place. waiting is the attempt that messages wait
-// for; nil: none do. early is for the client: what the server has sent meanwhile, after
-// the notifications of sessionRenewal.changed (ST9).
+// connect makes one attempt to connect; f says why it has failed. If the client takes a session for granted
+// (hadSession), connect also initializes in the client's place. waiting is the attempt that messages wait for; nil:
+// none do. early is for the client: the notifications of sessionRenewal.changed, and what the server has sent
+// meanwhile (ST9).
 func (k *reconnector) connect() (l *link, waiting *attempt, early []jsonrpc.Message, f *httpdial.Fault) {
 	r := k.r
 	r.ledger.Lock()
@@ -94,8 +94,8 @@ func (k *reconnector) connect() (l *link, waiting *attempt, early []jsonrpc.Mess
 	return l, waiting, append(p.changed, p.early...), nil
 }
 
-// install makes l the connection that messages go to; false: the client has
-// begun anew while the attempt was under way.
+// install makes l the connection that messages go to, and wakes those that wait for the attempt. false: the client has
+// begun anew, with initialize, while the attempt was under way; l is not used then.
 func (k *reconnector) install(l *link, waiting *attempt) bool {
 	r := k.r
 	r.ledger.Lock()
@@ -109,8 +109,8 @@ func (k *reconnector) install(l *link, waiting *attempt) bool {
 	return true
 }
 
-// finishAttempt tells those who wait how the attempt has ended; nil: there is a connection. The lock of
-// the ledger is held.
+// finishAttempt ends the attempt that messages wait for, if there is one: they go on if f is nil, for there is a
+// connection, and else are refused with f. The lock of the ledger is held.
 func (r *renewer) finishAttempt(f *httpdial.Fault) {
 	if a := r.state.attempt; a != nil {
 		a.fault = f
@@ -119,8 +119,8 @@ func (r *renewer) finishAttempt(f *httpdial.Fault) {
 	}
 }
 
-// handleConnectFailure deals with an attempt that has failed, and decides whether
-// there is to be another one.
+// handleConnectFailure deals with an attempt that has failed with f: those that wait for it are told. failures is how
+// many attempts in a row had failed before. again: there is to be another one, after a pause.
 func (k *reconnector) handleConnectFailure(waiting *attempt, f *httpdial.Fault, failures int) (again bool) {
 	r := k.r
 	r.ledger.Lock()
@@ -149,8 +149,8 @@ func (k *reconnector) handleConnectFailure(waiting *attempt, f *httpdial.Fault, 
 	return true
 }
 
-// putOff sets the time of the next attempt. Who waits for the attempt gets f now. The lock of
-// the ledger is held.
+// putOff sets when the next attempt is made: later the more failures there were in a row. Those that wait for an
+// attempt are refused with f now. The lock of the ledger is held.
 func (k *reconnector) putOff(f *httpdial.Fault, failures int) {
 	r := k.r
 	r.finishAttempt(f)
@@ -158,7 +158,7 @@ func (k *reconnector) putOff(f *httpdial.Fault, failures int) {
 	r.state.nextAttempt = time.Now().Add(httpdial.BackoffAfter(f, failures))
 }
 
-// pause waits for the time of the next attempt; wake ends it.
+// pause waits until the next attempt is due; wake ends it early.
 func (k *reconnector) pause() {
 	r := k.r
 	r.ledger.Lock()
@@ -169,9 +169,9 @@ func (k *reconnector) pause() {
 	}
 }
 
-// handleLoss deals with a connection that is lost: who waits for a response gets an
-// error, and the server's open requests are cancelled for the client. It decides
-// whether there is to be another connection.
+// handleLoss deals with the loss of the connection l, for the reason f: the client's open requests are answered with
+// an error, and the server's open requests are cancelled for the client. again: there is to be another connection.
+// failures is how many connections in a row had failed before.
 func (k *reconnector) handleLoss(l *link, f *httpdial.Fault, failures int) (again bool) {
 	r := k.r
 	r.ledger.Lock()
@@ -199,7 +199,8 @@ func (k *reconnector) handleLoss(l *link, f *httpdial.Fault, failures int) (agai
 	return k.shouldReconnect(renew, f, failures)
 }
 
-// shouldReconnect is the end of handleLoss. It reports whether the reconnector has something left to do.
+// shouldReconnect is the end of handleLoss: it decides whether there is to be another connection, and when. renew says
+// that the client has a session to be renewed.
 func (k *reconnector) shouldReconnect(renew bool, f *httpdial.Fault, failures int) bool {
 	r := k.r
 	r.ledger.Lock()

@@ -10,8 +10,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// relayFromServer hands on the early messages of a connection, and then all that comes, until
-// the connection is lost. It returns how it was lost.
+// relayFromServer hands the client the early messages of the connection l, and then all that comes over it, until it
+// is lost. It returns how it was lost.
 func (r *renewer) relayFromServer(l *link, early []jsonrpc.Message) *httpdial.Fault {
 	conn := bridge.Intercept(l.conn, bridge.Hooks{Receive: func(m *jsonrpc.Message) (reply *jsonrpc.Message) { return r.handleServerMessage(l, m) }})
 	for _, m := range early {
@@ -24,8 +24,8 @@ func (r *renewer) relayFromServer(l *link, early []jsonrpc.Message) *httpdial.Fa
 	return faultOf(conn.Receive(r.Context(), r.DeliverSink()), r.opts.Server)
 }
 
-// handleServerMessage notes a message of the server in the ledger, and replaces *m by the message that the
-// client gets. reply is not nil if the server gets an answer instead: *m is then zero.
+// handleServerMessage notes a message that has come over l in the ledger, and replaces *m by what the client gets.
+// reply is not nil if the server gets an answer instead: *m is then zero.
 func (r *renewer) handleServerMessage(l *link, m *jsonrpc.Message) (reply *jsonrpc.Message) {
 	if m.Kind() == jsonrpc.Response {
 		r.noteAnswered(*m)
@@ -39,17 +39,17 @@ func (r *renewer) handleServerMessage(l *link, m *jsonrpc.Message) (reply *jsonr
 	return reply
 }
 
-// sessionRenewal tells a new connection what the client has told the old one (LE5). It is a
-// remoteconn.ReplacementSession.
+// sessionRenewal begins the client's session anew on a new connection: it tells the server what the client has told it
+// over the old one (LE5). It is a remoteconn.ReplacementSession.
 type sessionRenewal struct {
-	r           *renewer
-	conn        bridge.Conn
+	r           *renewer          // whose session it is
+	conn        bridge.Conn       // the new connection
 	brokenFault *httpdial.Fault   // why the connection cannot be used any more; nil: it can
-	early       []jsonrpc.Message // what the server has sent meanwhile for the client
-	changed     []jsonrpc.Message // what the client is told of the new session, with NotifyAfterRenewal
+	early       []jsonrpc.Message // what the server has sent for the client meanwhile
+	changed     []jsonrpc.Message // notifications that everything may have changed, for the client; only with NotifyAfterRenewal
 }
 
-// run renews the session. nil: the connection can be used.
+// run renews the session. It returns nil if the connection can be used then.
 func (p *sessionRenewal) run() *httpdial.Fault {
 	f := p.r.ledger.RenewSession(p.r.Context(), p, remoteconn.RenewalOptions{Server: p.r.opts.Server, InitializeTimeout: renewInitializeTimeout, Log: p.r.opts.Logger})
 	if f == nil {
@@ -58,14 +58,15 @@ func (p *sessionRenewal) run() *httpdial.Fault {
 	return f
 }
 
-// OnInitialized implements remoteconn.ReplacementSession.
+// OnInitialized implements remoteconn.ReplacementSession: it keeps changed for the client, if the client is to get
+// that.
 func (p *sessionRenewal) OnInitialized(_ jsonrpc.Message, changed []jsonrpc.Message) {
 	if p.r.opts.NotifyAfterRenewal {
 		p.changed = changed
 	}
 }
 
-// SendNotification implements remoteconn.ReplacementSession.
+// SendNotification implements remoteconn.ReplacementSession: it sends m over the new connection.
 func (p *sessionRenewal) SendNotification(ctx context.Context, m jsonrpc.Message) *httpdial.Fault {
 	if err := p.conn.Send(ctx, m); err != nil {
 		return p.fault(ctx, err)
@@ -73,8 +74,8 @@ func (p *sessionRenewal) SendNotification(ctx context.Context, m jsonrpc.Message
 	return nil
 }
 
-// SendRequest implements remoteconn.ReplacementSession. Pings are answered meanwhile, all else waits for
-// the client.
+// SendRequest implements remoteconn.ReplacementSession: it sends the request m over the new connection and returns the
+// response. Pings of the server are answered meanwhile; all else is kept in early for the client.
 func (p *sessionRenewal) SendRequest(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, *httpdial.Fault) {
 	if p.brokenFault != nil {
 		return jsonrpc.Message{}, p.brokenFault
@@ -91,8 +92,8 @@ func (p *sessionRenewal) SendRequest(ctx context.Context, m jsonrpc.Message) (js
 	return a.msg, nil
 }
 
-// fault returns the Fault for err, the error of a Send or Receive with ctx. If ctx is not
-// done, the connection cannot be used any more.
+// fault returns the Fault for err, the error of a Send or Receive over the new connection with ctx. Unless ctx is
+// done, it also notes that the connection cannot be used any more.
 func (p *sessionRenewal) fault(ctx context.Context, err error) *httpdial.Fault {
 	if ctx.Err() == nil {
 		p.brokenFault = faultOf(err, p.r.opts.Server)
@@ -107,15 +108,16 @@ func (p *sessionRenewal) fault(ctx context.Context, err error) *httpdial.Fault {
 // answerSink is the Sink of a SendRequest: it takes messages up to the response.
 type answerSink struct {
 	*sessionRenewal
-	id   jsonrpc.ID
-	stop context.CancelFunc // ends the Receive
+	id   jsonrpc.ID         // the request's
+	stop context.CancelFunc // ends the Receive that the Sink is for
 	msg  jsonrpc.Message    // the response; zero: it has not come
 }
 
-// errAnswered refuses what comes after the response: the next Receive gets it.
+// errAnswered is with what an answerSink refuses a message that comes after the response: the next Receive gets it.
 var errAnswered = errors.New("ws: the answer has come")
 
-// TrySend implements bridge.Sink.
+// TrySend implements bridge.Sink: it takes the response and what comes before. What comes after is left to the next
+// Receive.
 func (a *answerSink) TrySend(m jsonrpc.Message) bool {
 	switch {
 	case a.msg.Kind() != jsonrpc.Invalid:
@@ -133,7 +135,7 @@ func (a *answerSink) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
-// Send implements bridge.Sink.
+// Send implements bridge.Sink, as TrySend does; after the response it returns errAnswered.
 func (a *answerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	switch {
 	case a.msg.Kind() != jsonrpc.Invalid:

@@ -12,13 +12,13 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// renewOptions tune a renewer; the bools are as in ClientOptions.
+// renewOptions tune a renewer.
 type renewOptions struct {
-	Server             string // the server, for texts
-	NoRenew            bool
-	NotifyAfterRenewal bool
-	SignsIn            bool // a person may sign in for a request of the client: ClientOptions.AuthorizeTimeout is set
-	Logger             hclog.Logger
+	Server             string       // what texts call the server
+	NoRenew            bool         // as in ClientOptions
+	NotifyAfterRenewal bool         // as in ClientOptions
+	SignsIn            bool         // a person may sign in while a request of the client waits for a connection
+	Logger             hclog.Logger // told what happens to the connection; not nil
 }
 
 // renewer is the Conn that Client.Dial returns: a session with a server over
@@ -28,15 +28,19 @@ type renewOptions struct {
 // connection hands it on.
 type renewer struct {
 	remoteconn.Base
-	dial     func(ctx context.Context) (bridge.Conn, error) // makes a connection; for its errors see faultOf
-	onClosed func()                                         // called at the end of Close
-	opts     renewOptions
+	dial     func(ctx context.Context) (bridge.Conn, error) // makes a connection; faultOf explains its errors
+	onClosed func()                                         // called once, at the end of Close
+	opts     renewOptions                                   // as given
 
-	ledger      remoteconn.Ledger[*call, *link] // its lock guards the state, too
-	state       renewState
-	reconnector reconnector
+	// the client's requests that wait for a response, and what a new session has to be told; its lock guards state,
+	// too
+	ledger      remoteconn.Ledger[*call, *link]
+	state       renewState  // what changes; guarded by the lock of ledger
+	reconnector reconnector // makes the connections
 }
 
+// newRenewer makes a renewer, which connects at the first Send. dial makes a connection; onClosed is called at the end
+// of Close.
 func newRenewer(dial func(ctx context.Context) (bridge.Conn, error), onClosed func(), opts renewOptions) *renewer {
 	r := &renewer{dial: dial, onClosed: onClosed, opts: opts}
 	r.reconnector = reconnector{r: r, retryNow: make(chan struct{}, 1)}
@@ -44,7 +48,8 @@ func newRenewer(dial func(ctx context.Context) (bridge.Conn, error), onClosed fu
 	return r
 }
 
-// TrySend implements bridge.Conn: it sends what needs nothing but a connection that is there.
+// TrySend implements bridge.Conn. It sends only while there is a connection, and only requests and notifications about
+// which nothing else has to be done.
 func (r *renewer) TrySend(m jsonrpc.Message) bool {
 	l, call := r.admitNow(m)
 	switch {
@@ -93,7 +98,8 @@ func (r *renewer) Send(ctx context.Context, m jsonrpc.Message) error {
 	}
 }
 
-// refuse answers a request, for which there is no connection, with f. It drops any other message.
+// refuse is called for a message for which there is no connection: a request is answered with f, any other message is
+// dropped.
 func (r *renewer) refuse(ctx context.Context, m jsonrpc.Message, f *httpdial.Fault) error {
 	if m.Kind() != jsonrpc.Request {
 		r.opts.Logger.Debug("message dropped: there is no connection", "method", m.Method())
@@ -103,8 +109,8 @@ func (r *renewer) refuse(ctx context.Context, m jsonrpc.Message, f *httpdial.Fau
 	return r.QueueErrorResponse(ctx, f.Response(m.ID()))
 }
 
-// sendOver sends over a connection. If that is lost, the reconnector deals with it,
-// and answers what is in the ledger.
+// sendOver sends a message over the connection that admit has chosen. If the connection is lost meanwhile, it returns
+// nil: the reconnector answers the request, which is in the ledger.
 func (r *renewer) sendOver(ctx context.Context, decision sendDecision) error {
 	err := decision.link.conn.Send(ctx, decision.msg)
 	switch {
@@ -123,15 +129,14 @@ func (r *renewer) sendOver(ctx context.Context, decision sendDecision) error {
 	return nil
 }
 
-// Close implements bridge.Conn. What was sent is delivered before, what is in
-// progress gets no answer.
+// Close implements bridge.Conn. What was sent is still delivered; requests in progress get no answer.
 func (r *renewer) Close(error) error {
 	r.Shutdown(r.onClosed)
 	return nil
 }
 
-// faultOf returns the *httpdial.Fault that is in err: renewer.dial and the Conns that it makes
-// return one. Of another err it makes a Fault that names the server as where.
+// faultOf returns the *httpdial.Fault that is in err, as renewer.dial and the Conns that it makes return one. Of
+// another err it makes a Fault that says that the connection to where, the server's name, has ended.
 func faultOf(err error, where string) *httpdial.Fault {
 	var f *httpdial.Fault
 	if errors.As(err, &f) {

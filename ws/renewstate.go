@@ -11,49 +11,48 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// renewState is everything about a renewer that changes, beside the ledger, whose lock
-// guards it.
+// renewState is what changes in a renewer, but for the ledger. The lock of the ledger guards it.
 type renewState struct {
-	link        *link           // the connection there is; nil: none
-	attempt     *attempt        // what messages wait for; nil: nothing
-	downFault   *httpdial.Fault // not nil while the reconnector tries again and again
-	nextAttempt time.Time       // when the reconnector tries again
-	hadSession  bool            // the client takes it for granted that there is a session
+	link        *link           // the connection that messages go to; nil: there is none
+	attempt     *attempt        // the attempt that messages wait for; nil: they do not wait
+	downFault   *httpdial.Fault // why there is no connection, while the reconnector tries again and again; nil: it does not
+	nextAttempt time.Time       // when the reconnector tries again; zero: at once
+	hadSession  bool            // the client was answered initialize, or has been promised a session: the next connection is initialized in its place
 }
 
-// call is a request of the client that was sent over the link and waits for a response.
-type call struct{ msg jsonrpc.Message }
+// call is a request of the client that was sent over a link and waits for its response. It implements remoteconn.Call.
+type call struct{ msg jsonrpc.Message } // the request, as it was sent
 
-// ID is the id of the request.
+// ID implements remoteconn.Call: it returns the id of the request.
 func (c *call) ID() jsonrpc.ID { return c.msg.ID() }
 
-// IsFromBridge implements remoteconn.Call. The bridge's own requests do not get into the ledger.
+// IsFromBridge implements remoteconn.Call. It is false: the bridge's own requests do not get into the ledger.
 func (c *call) IsFromBridge() bool { return false }
 
 // OnRemoved implements remoteconn.Call. There is nothing to do.
 func (c *call) OnRemoved() {}
 
-// link is one connection.
+// link is one connection to the server.
 type link struct {
-	conn            bridge.Conn
-	initializedSent bool // notifications/initialized; guarded by the lock of the ledger
+	conn            bridge.Conn // the connection
+	initializedSent bool        // notifications/initialized was sent over it; guarded by the lock of the ledger
 }
 
-// attempt is an attempt to connect.
+// attempt is an attempt to connect for which messages of the client wait.
 type attempt struct {
-	// attended: a request of the client waits for the attempt, so a person may sign in meanwhile. Guarded by the lock of the ledger.
-	attended        bool
-	progressTellers []func(text string) // each tells the client of the progress of a request that waits; guarded by the same lock
+	attended        bool                // a request of the client waits for it, so a person may be asked to sign in; guarded by the lock of the ledger
+	progressTellers []func(text string) // each tells one waiting request's client how the attempt goes on; guarded by the lock of the ledger
 
 	done  chan struct{}   // closed when the attempt has ended
-	fault *httpdial.Fault // set before done is closed; nil: there is a connection
+	fault *httpdial.Fault // why it has failed; nil: there is a connection. Set before done is closed
 }
 
+// newAttempt returns an attempt that has not ended.
 func newAttempt() *attempt { return &attempt{done: make(chan struct{})} }
 
-// noteWaitingRequest notes that a request waits for the attempt. ctx is that of the request's Send. A
-// request of the bridge's own (httpdial.Unattended) is not noted: nobody signs in for it. The
-// lock of the ledger is held.
+// noteWaitingRequest notes that a request of the client waits for the attempt a. ctx is that of the request's Send. A
+// request of the bridge's own (httpdial.Unattended) is not noted: nobody signs in for it. The lock of the ledger is
+// held.
 func (r *renewer) noteWaitingRequest(ctx context.Context, a *attempt) {
 	if httpdial.IsUnattended(ctx) {
 		return
@@ -64,7 +63,7 @@ func (r *renewer) noteWaitingRequest(ctx context.Context, a *attempt) {
 	}
 }
 
-// tellWaiting tells the clients whose requests wait for the attempt how it goes on.
+// tellWaiting tells the clients whose requests wait for the attempt a how it goes on, in a text.
 func (r *renewer) tellWaiting(a *attempt, text string) {
 	r.ledger.Lock()
 	tells := slices.Clone(a.progressTellers)
@@ -74,19 +73,19 @@ func (r *renewer) tellWaiting(a *attempt, text string) {
 	}
 }
 
-// sendDecision is what becomes of a message: one of link, waitFor, answerWith, dropReason and err is set.
+// sendDecision is what admit has decided about a message: one of link, waitFor, answerWith, dropReason and err is set.
 type sendDecision struct {
-	link       *link // it is sent over this connection, as msg
-	msg        jsonrpc.Message
-	call       *call           // beside link: the entry in the ledger, if it is a request
-	waitFor    *attempt        // admit has to be called again once this has succeeded
-	answerWith *httpdial.Fault // it is answered with this
-	dropReason string          // it is not needed, for this reason
-	err        error           // it cannot be taken
+	link       *link           // the message is sent over this connection, in the form msg
+	msg        jsonrpc.Message // with link: what is sent
+	call       *call           // with link: the request's entry in the ledger; nil: it is no request
+	waitFor    *attempt        // wait for this attempt; if it succeeds, ask admit again
+	answerWith *httpdial.Fault // the request is answered with this
+	dropReason string          // the message is dropped, for this reason
+	err        error           // Send returns this
 }
 
-// admit decides what becomes of a message of the client, and enters it into
-// the ledger. ctx is Send's.
+// admit decides what becomes of a message of the client, and enters a request that is to be sent into the ledger.
+// Without a connection it has the reconnector make one for a request. ctx is Send's.
 func (r *renewer) admit(ctx context.Context, m jsonrpc.Message) sendDecision {
 	r.ledger.Lock()
 	defer r.ledger.Unlock()
@@ -118,7 +117,7 @@ func (r *renewer) admit(ctx context.Context, m jsonrpc.Message) sendDecision {
 	return sendDecision{waitFor: s.attempt}
 }
 
-// admitToLink is admit while there is a connection. The lock is held.
+// admitToLink is admit while there is a connection. The lock of the ledger is held.
 func (r *renewer) admitToLink(m jsonrpc.Message) sendDecision {
 	decision := sendDecision{link: r.state.link, msg: m}
 	switch m.Kind() {
@@ -155,8 +154,8 @@ func (r *renewer) admitToLink(m jsonrpc.Message) sendDecision {
 	return decision
 }
 
-// admitNow is admit for TrySend. l is nil if m needs more than a connection that is there:
-// then nothing was done. If m is a request, c is its entry in the ledger.
+// admitNow is admit for TrySend: it returns the connection to send m over. l is nil, and nothing was done, if there is
+// no connection or m needs more than that. If m is a request, c is its entry in the ledger.
 func (r *renewer) admitNow(m jsonrpc.Message) (l *link, c *call) {
 	r.ledger.Lock()
 	defer r.ledger.Unlock()
@@ -181,8 +180,8 @@ func (r *renewer) admitNow(m jsonrpc.Message) (l *link, c *call) {
 	return r.state.link, c
 }
 
-// noteAnswered takes the request that a response answers out of the ledger. If a new
-// session would have to be told the same, the ledger remembers the request.
+// noteAnswered takes the request that a response answers out of the ledger. If it has succeeded and a new session
+// would have to be told the same (initialize, a subscription, the log level), the ledger remembers the request.
 func (r *renewer) noteAnswered(answer jsonrpc.Message) {
 	call, ok := r.ledger.ClaimByID(answer.ID())
 	if !ok || answer.IsError() {
@@ -200,7 +199,8 @@ func (r *renewer) noteAnswered(answer jsonrpc.Message) {
 	}
 }
 
-// downFault says that there is no connection, and when there may be. The lock is held.
+// downFault returns the Fault for a request while the reconnector tries again and again: why there is no connection,
+// and when the next attempt is. The lock of the ledger is held.
 func (r *renewer) downFault() *httpdial.Fault {
 	f := httpdial.FollowUpFault(r.state.downFault, httpdial.ReasonServerDown, "not connected: "+r.state.downFault.Text)
 	if wait := time.Until(r.state.nextAttempt); wait > 0 {

@@ -18,11 +18,13 @@ import (
 // be sent to: it is gone, and Receive does not return io.EOF.
 type session struct {
 	*conn
-	handler *Handler
-	owner   string          // the principal that opened it; "" when nobody was authenticated
+	handler *Handler        // whose session it is
+	owner   string          // the principal that has opened it; "": the client has not authenticated
 	ctx     context.Context // done when the session is to end: the client is gone, the Handler shuts down, the place is another's or the token has expired (see the cause)
 }
 
+// newSession makes the session of a client on an open WebSocket with its wire. owner is its principal, and party who
+// it counts as; its place is slot.
 func newSession(h *Handler, slot *admission.Slot, socket *websocket.Conn, w *wire, owner, party string) *session {
 	s := &session{handler: h, owner: owner, ctx: slot.Context()}
 	s.conn = newConn(socket, w, connConfig{
@@ -46,10 +48,10 @@ func newSession(h *Handler, slot *admission.Slot, socket *websocket.Conn, w *wir
 	return s
 }
 
-// expiredText is what a client is told whose token has expired.
+// expiredText is what a client is told when its token has expired.
 var expiredText = access.ErrExpired.Error() + ": connect again with a new one"
 
-// refuseUntaken answers the messages that had come before the token expired, and that nobody has taken.
+// refuseUntaken answers the requests that nobody has taken when the token expires with an error.
 func (s *session) refuseUntaken() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
 	defer cancel()
@@ -59,10 +61,10 @@ func (s *session) refuseUntaken() {
 	defer s.delivering.Unlock()
 }
 
-// refusingSink answers each request that it takes with refuseExpired.
+// refusingSink is a Sink that answers each request with refuseExpired, and drops all else.
 type refusingSink struct{ *conn }
 
-// TrySend implements bridge.Sink.
+// TrySend implements bridge.Sink: it takes nothing.
 func (refusingSink) TrySend(jsonrpc.Message) bool { return false }
 
 // Send implements bridge.Sink.
@@ -94,11 +96,10 @@ func (s *session) endWithToken(token context.Context) (stop func()) {
 	}
 }
 
-// Close implements bridge.Conn. The reason is why the server has ended
-// the conversation, or why there is none. After what was sent, the client gets
-// a close frame: status 1001 when the Handler shuts down, 1013 when there is no
-// place for it or another party is to have that, 1000 without an error, 1008 for
-// a client that is too slow or whose token has expired, 1011 with another error, whose text is not for the client.
+// Close implements bridge.Conn. err is why the server has ended the conversation, or could not be had. After what was
+// sent, the client gets a close frame: status 1001 when the Handler shuts down, 1013 when there is no place for it or
+// another party is to have that, 1000 without an error, 1008 for a client that is too slow or whose token has expired,
+// 1011 with another error, whose text is not for the client.
 func (s *session) Close(err error) error {
 	switch {
 	case s.handler.control.Context().Err() != nil:
@@ -120,8 +121,8 @@ func (s *session) Close(err error) error {
 	return nil
 }
 
-// endText returns how the session has ended. err is what its bridge.Handler has returned. failed: it is
-// worth a warning.
+// endText returns a text for the log that says how the session has ended. err is what its bridge.Handler has returned.
+// failed: it is worth a warning.
 func (s *session) endText(err error) (text string, failed bool) {
 	switch {
 	case err != nil && !s.saysClientGone(err) && !(s.ctx.Err() != nil && errors.Is(err, context.Canceled)):
@@ -138,7 +139,7 @@ func (s *session) endText(err error) (text string, failed bool) {
 	return "the server has ended it", false
 }
 
-// saysClientGone reports whether err says no more than that the client has gone.
+// saysClientGone reports whether err is only the end of the session by the client or the network.
 func (s *session) saysClientGone(err error) bool {
 	return isDone(s.end.done) && s.end.err != errClosed && errors.Is(err, s.end.err)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 )
 
-// checkUpgrade reports whether r asks for a WebSocket, in a way in which it can
-// be given one; otherwise it answers r.
+// checkUpgrade reports whether r asks for a WebSocket, in a way in which it can be given one. If not, it has answered
+// r with an HTTP error.
 func checkUpgrade(w http.ResponseWriter, r *http.Request) bool {
 	switch {
 	case r.ProtoMajor != 1:
@@ -32,7 +32,8 @@ func checkUpgrade(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// hasToken reports whether a header that is a list has an element.
+// hasToken reports whether token is, but for upper and lower case, one of the elements of a header with these lines,
+// which is a list.
 func hasToken(lines []string, token string) bool {
 	for _, line := range lines {
 		for element := range strings.SplitSeq(line, ",") {
@@ -44,14 +45,15 @@ func hasToken(lines []string, token string) bool {
 	return false
 }
 
-// wireHijacker is a ResponseWriter whose Hijack puts a wire under the WebSocket that is made with it.
+// wireHijacker is a ResponseWriter whose Hijack puts a wire between the connection and the WebSocket that is made with
+// it.
 type wireHijacker struct {
 	http.ResponseWriter
-	stallTimeout time.Duration
-	wire         *wire
+	stallTimeout time.Duration // that of the wire
+	wire         *wire         // what Hijack has made; nil: it was not called
 }
 
-// Hijack implements http.Hijacker.
+// Hijack implements http.Hijacker: it returns the connection by way of a new wire.
 func (u *wireHijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	under, rw, err := http.NewResponseController(u.ResponseWriter).Hijack()
 	if err != nil {
@@ -62,12 +64,17 @@ func (u *wireHijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return &wiredConn{Conn: under, wire: u.wire}, rw, nil
 }
 
-// wiredConn is a net.Conn by way of a wire.
+// wiredConn is a net.Conn whose bytes go by way of a wire.
 type wiredConn struct {
 	net.Conn
-	wire *wire
+	wire *wire // over the embedded Conn
 }
 
-func (c *wiredConn) Read(p []byte) (int, error)  { return c.wire.Read(p) }
+// Read implements net.Conn.
+func (c *wiredConn) Read(p []byte) (int, error) { return c.wire.Read(p) }
+
+// Write implements net.Conn.
 func (c *wiredConn) Write(p []byte) (int, error) { return c.wire.Write(p) }
-func (c *wiredConn) Close() error                { return c.wire.Close() }
+
+// Close implements net.Conn.
+func (c *wiredConn) Close() error { return c.wire.Close() }

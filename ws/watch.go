@@ -8,9 +8,9 @@ import (
 	"github.com/coder/websocket"
 )
 
-// pingLoop is the goroutine that pings (WS5). It gives the peer up when two pings
-// have brought nothing at all, not even a part of a message, after 2.2
-// times the interval. Where nobody takes what the peer sends, it is not silent.
+// pingLoop is the goroutine that pings the peer every pingInterval (WS5). It ends the conversation when two pings have
+// brought nothing at all, not even a part of a message: that is after 2.2 times the interval. While nobody reads what
+// the peer sends, it does not count as silent.
 func (c *conn) pingLoop() {
 	for c.pause(c.pingInterval) {
 		if c.pingAnswered(c.pingInterval) || c.pingAnswered(c.pingInterval/5) {
@@ -29,14 +29,14 @@ func (c *conn) pingLoop() {
 	}
 }
 
-// pingAnswered pings, and reports whether a pong came in time.
+// pingAnswered pings, and reports whether a pong came within that time.
 func (c *conn) pingAnswered(within time.Duration) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	return c.ws.Ping(ctx) == nil
 }
 
-// pause waits for d; false: the conversation is over.
+// pause waits for d. It returns false, at once, when the conversation is over.
 func (c *conn) pause(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -48,14 +48,14 @@ func (c *conn) pause(d time.Duration) bool {
 	}
 }
 
-// resetIdleTimer begins the idle time anew: a message has come, or was sent.
+// resetIdleTimer begins idleTimeout anew, because a message has come or was sent.
 func (c *conn) resetIdleTimer() {
 	if c.idleTimeout > 0 {
 		c.idleTimer.SetAfter(c.idleTimeout)
 	}
 }
 
-// endIdle ends a conversation in which nothing was said for too long.
+// endIdle ends the conversation because no message has gone either way for idleTimeout. idleTimer calls it.
 func (c *conn) endIdle() {
 	c.finish(fmt.Errorf("no message went for %v", c.idleTimeout), websocket.StatusGoingAway, "idle for too long", true)
 }

@@ -17,19 +17,23 @@ import (
 // written.
 const chunkSize = 64 << 10
 
+// chunks lends buffers of chunkSize.
 var chunks = sync.Pool{New: func() any { return new([chunkSize]byte) }}
 
+// getChunk takes a buffer out of the pool chunks.
 func getChunk() []byte { return chunks.Get().(*[chunkSize]byte)[:] }
 
+// putChunk gives back a buffer of getChunk.
 func putChunk(b []byte) { chunks.Put((*[chunkSize]byte)(b[:chunkSize])) }
 
-// largeBufferSize is the size of a buffer for the longest frame. Frames that fill at least
-// half of such a buffer have a pool, too. For smaller ones such a buffer would be too much.
+// largeBufferSize is the size of a buffer for the longest frame. Such buffers have a pool, too, for frames that fill
+// at least half of one. For smaller frames it would be too much.
 const largeBufferSize = maxFrameSize + maxFrameHeader
 
+// largeBuffers lends buffers of largeBufferSize.
 var largeBuffers = sync.Pool{New: func() any { return new([largeBufferSize]byte) }}
 
-// getBuffer returns an empty buffer for a frame with size bytes.
+// getBuffer returns an empty buffer with room for a frame of size bytes without its header, from a pool or a new one.
 func getBuffer(size int) []byte {
 	switch {
 	case size <= chunkSize-maxFrameHeader:
@@ -40,7 +44,7 @@ func getBuffer(size int) []byte {
 	return largeBuffers.Get().(*[largeBufferSize]byte)[:0]
 }
 
-// putBuffer takes back what getBuffer returned.
+// putBuffer takes back what getBuffer has returned.
 func putBuffer(b []byte) {
 	switch cap(b) {
 	case chunkSize:
@@ -50,6 +54,7 @@ func putBuffer(b []byte) {
 	}
 }
 
+// errStalled says that a write to the peer has taken longer than it may.
 var errStalled = errors.New("it takes nothing of what it is sent")
 
 // wire is the byte stream under a WebSocket. The library flushes every frame
@@ -64,27 +69,28 @@ var errStalled = errors.New("it takes nothing of what it is sent")
 // The gathering is bounded because the owner flushes as soon as a chunk has gathered, and
 // after each frame of a message that has several.
 type wire struct {
-	rwc          io.ReadWriteCloser // the connection
-	stallTimeout time.Duration      // how long one write may take until the stream is cut. 0 or negative: for ever
-	stallTimer   lazytimer.Timer    // is set while something is being written
-	created      time.Time
+	rwc          io.ReadWriteCloser // the network connection
+	stallTimeout time.Duration      // how long one write may take; then the stream is closed. 0 or negative: for ever
+	stallTimer   lazytimer.Timer    // is set while a write goes on; closes the stream
+	created      time.Time          // when the wire was made; see elapsed
 
-	readStart atomic.Int64 // elapsed when the Read began that is under way; 0: none is
-	stalled   atomic.Bool  // the stream was cut: a write has taken too long
+	readStart atomic.Int64 // elapsed at the beginning of the Read that goes on; 0: none does
+	stalled   atomic.Bool  // the stream was closed because a write has taken too long
 
-	mu                sync.Mutex
-	notBusy           *sync.Cond // busy has ended, or err is set
-	buf               []byte     // frames that wait
-	corked            bool
-	busy              bool          // somebody writes
-	shortStallTimeout time.Duration // instead of stallTimeout during flushWithin, if it is shorter; 0: none
-	err               error         // why nothing can be written any more
+	mu                sync.Mutex    // guards the fields below, and stallTimeout
+	notBusy           *sync.Cond    // signalled when busy has ended or err is set
+	buf               []byte        // frames that were not written yet; nil: none
+	corked            bool          // frames only gather, until flush
+	busy              bool          // somebody writes frames out (drain)
+	shortStallTimeout time.Duration // replaces stallTimeout, if it is shorter, while flushWithin runs; 0: it does not
+	err               error         // why nothing can be written any more; nil: it can
 }
 
 // maxBufferedControl is how many bytes of control frames may wait while the peer takes
 // nothing; then their writers wait too.
 const maxBufferedControl = chunkSize
 
+// newWire makes a wire over a connection; a write that takes longer than stall closes it, 0 or negative: none does.
 func newWire(rwc io.ReadWriteCloser, stall time.Duration) *wire {
 	w := &wire{rwc: rwc, stallTimeout: stall, created: time.Now()}
 	w.notBusy = sync.NewCond(&w.mu)
@@ -95,7 +101,8 @@ func newWire(rwc io.ReadWriteCloser, stall time.Duration) *wire {
 	return w
 }
 
-// peerHasTaken returns what sockstate.OutputDrainedFunc says of the connection.
+// peerHasTaken returns a function that asks the system whether the peer has taken all that was written
+// (sockstate.OutputDrainedFunc); nil: that cannot be known.
 func (w *wire) peerHasTaken() func() bool {
 	c, ok := w.rwc.(net.Conn)
 	if !ok {
@@ -104,7 +111,8 @@ func (w *wire) peerHasTaken() func() bool {
 	return sockstate.OutputDrainedFunc(c)
 }
 
-// hungUp returns what sockstate.PeerClosedFunc says of the connection.
+// hungUp returns a function that asks the system whether the peer has closed its end (sockstate.PeerClosedFunc); nil:
+// that cannot be known.
 func (w *wire) hungUp() func() error {
 	c, ok := w.rwc.(net.Conn)
 	if !ok {
@@ -113,7 +121,7 @@ func (w *wire) hungUp() func() error {
 	return sockstate.PeerClosedFunc(c)
 }
 
-// Read implements io.Reader.
+// Read implements io.Reader: it reads from the connection, for silence to measure.
 func (w *wire) Read(p []byte) (int, error) {
 	w.readStart.Store(int64(w.elapsed()) | 1)
 	n, err := w.rwc.Read(p)
@@ -134,7 +142,8 @@ func (w *wire) silence() time.Duration {
 // elapsed returns the time since the wire was made.
 func (w *wire) elapsed() time.Duration { return time.Since(w.created) }
 
-// Write implements io.Writer.
+// Write implements io.Writer. It takes p into the buffer. Unless the wire is corked, or somebody writes already, it
+// writes out all that waits. It waits only for room, and only for control frames (maxBufferedControl).
 func (w *wire) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -157,7 +166,7 @@ func (w *wire) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// cork makes frames gather until flush; size is the length of the next frame without its header.
+// cork makes frames gather until flush. size is that of the next frame without its header, for the buffer.
 func (w *wire) cork(size int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -167,9 +176,10 @@ func (w *wire) cork(size int) {
 	}
 }
 
-const maxFrameHeader = 14 // bytes at most, RFC 6455
+// maxFrameHeader is the greatest size of a frame's header, in bytes (RFC 6455).
+const maxFrameHeader = 14
 
-// bufferedBytes returns how many bytes have gathered.
+// bufferedBytes returns how many bytes have gathered and are not being written.
 func (w *wire) bufferedBytes() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -183,7 +193,8 @@ func (w *wire) writeErr() error {
 	return w.err
 }
 
-// flush writes what has gathered, and returns when that is done.
+// flush ends the corking, writes out what has gathered, and returns when that is done, with the error if nothing can
+// be written any more.
 func (w *wire) flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -194,7 +205,7 @@ func (w *wire) flush() error {
 	return w.drain()
 }
 
-// flushWithin is flush, and cuts the stream when a write takes longer than stall.
+// flushWithin is flush with a shorter time for each write: after stall the stream is closed.
 func (w *wire) flushWithin(stall time.Duration) error {
 	w.mu.Lock()
 	w.shortStallTimeout = stall
@@ -206,8 +217,8 @@ func (w *wire) flushWithin(stall time.Duration) error {
 	return err
 }
 
-// drain writes until nothing waits. It is called with mu held and without
-// anybody being busy, and gives mu away while it writes.
+// drain writes out the buffer until nothing waits, and returns why nothing can be written any more, or nil. It is
+// called with mu held while busy is false, and gives mu away while it writes.
 func (w *wire) drain() error {
 	w.busy = true
 	for len(w.buf) > 0 && w.err == nil {
@@ -226,7 +237,7 @@ func (w *wire) drain() error {
 	return w.err
 }
 
-// writeOut writes p in chunks, each within the stall timeout.
+// writeOut writes p to the connection in chunks, each within the stall timeout, after which the error is errStalled.
 func (w *wire) writeOut(p []byte) error {
 	for len(p) > 0 {
 		n := min(len(p), chunkSize)
@@ -244,7 +255,7 @@ func (w *wire) writeOut(p []byte) error {
 	return nil
 }
 
-// setWriteTimer starts or stops the time for one write.
+// setWriteTimer starts stallTimer for one write, or stops it.
 func (w *wire) setWriteTimer(on bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -258,7 +269,7 @@ func (w *wire) setWriteTimer(on bool) {
 	}
 }
 
-// shortenStall makes a write that is under way, and those to come, end within stall.
+// shortenStall makes the stall timeout stall, if that is shorter, also for a write that goes on.
 func (w *wire) shortenStall(stall time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -271,8 +282,8 @@ func (w *wire) shortenStall(stall time.Duration) {
 	}
 }
 
-// Close implements io.Closer. What is being written has a moment to be written
-// to its end: the answer to a close frame may be part of it.
+// Close implements io.Closer. It waits for a write that goes on, for a second at most, since that may be the answer to
+// a close frame, and closes the connection.
 func (w *wire) Close() error {
 	w.shortenStall(time.Second)
 	w.mu.Lock()
@@ -288,5 +299,5 @@ func (w *wire) Close() error {
 	return w.closeNow()
 }
 
-// closeNow closes the stream at once, whatever is going on.
+// closeNow closes the connection at once, whatever goes on.
 func (w *wire) closeNow() error { return w.rwc.Close() }

@@ -10,12 +10,12 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// maxFrameSize is the most that goes into one frame. A longer message is
-// fragmented, so that pings and pongs find a gap.
+// maxFrameSize is how many bytes of a message go into one frame at most. A longer message is fragmented, so that pings
+// and pongs find a gap.
 const maxFrameSize = 1 << 20
 
-// writeLoop is the goroutine that writes what was sent. It coalesces: as long as
-// there is more to write, frames gather in the wire.
+// writeLoop is the goroutine that writes what is queued in out, and closes the WebSocket in the end. As long as there
+// is more to write, frames gather in the wire, so that several go out in one write.
 func (c *conn) writeLoop() {
 	defer c.closeSocket()
 	var batch [][]byte
@@ -41,7 +41,8 @@ func (c *conn) writeLoop() {
 	}
 }
 
-// awaitMore waits until there may be something to write. false: nothing comes any more.
+// awaitMore waits until something is queued. It returns false once the conversation has ended and nothing more is to
+// be written.
 func (c *conn) awaitMore() bool {
 	select {
 	case <-c.out.Ready():
@@ -51,10 +52,10 @@ func (c *conn) awaitMore() bool {
 	}
 }
 
-// hasUnwritten reports whether something is still to be written after the end.
+// hasUnwritten reports, after the end, whether messages are queued that are still to be written.
 func (c *conn) hasUnwritten() bool { return c.end.deliverQueued && c.out.Len() > 0 }
 
-// writeAll puts messages into the wire, and flushes the wire whenever a chunk has gathered.
+// writeAll puts messages into the wire, and flushes the wire whenever chunkSize has gathered.
 func (c *conn) writeAll(batch [][]byte) error {
 	for _, text := range batch {
 		if isDone(c.end.done) && !c.end.deliverQueued {
@@ -72,9 +73,9 @@ func (c *conn) writeAll(batch [][]byte) error {
 	return nil
 }
 
-// writeInline writes a small message to a peer that has taken all that came before. false:
-// the message was not written. It is not small, something before it waits, somebody else
-// writes, or nothing can be written any more.
+// writeInline writes a small message itself, if all that was written before has been taken by the peer. false: the
+// message was not written, because it is too large, something waits before it, somebody else writes, or nothing can be
+// written any more.
 func (c *conn) writeInline(m jsonrpc.Message) bool {
 	if c.peerHasTaken == nil || m.Size() > sockstate.MaxInlineBytes-maxFrameHeader || !c.writing.TryLock() {
 		return false
@@ -88,8 +89,8 @@ func (c *conn) writeInline(m jsonrpc.Message) bool {
 	return c.wire.flushWithin(sockstate.InlineWriteTimeout) == nil && err == nil
 }
 
-// writeMessage puts a message into the wire. The contexts of the library are
-// of no use: when one ends, so does the connection.
+// writeMessage puts a message into the wire, in one frame or several. The last frame, or the only one, gathers there
+// until the caller flushes the wire. It gives the library no ctx that ends: with that the connection would end.
 func (c *conn) writeMessage(text []byte) error {
 	c.wire.cork(min(len(text), maxFrameSize))
 	if len(text) <= maxFrameSize {
@@ -110,8 +111,8 @@ func (c *conn) writeMessage(text []byte) error {
 	return w.Close()
 }
 
-// handleWriteFailure ends a conn to which nothing can be written. What the peer has
-// sent before may still be on its way: there is a moment to read it.
+// handleWriteFailure ends the conversation because writing has failed with err. What the peer has sent before may
+// still be on its way: there is a moment (closeWait) to read it.
 func (c *conn) handleWriteFailure(err error) {
 	gone := c.connectionLostError(err)
 	c.out.Close(gone)
@@ -124,8 +125,8 @@ func (c *conn) handleWriteFailure(err error) {
 	}
 }
 
-// closeSocket ends the writer and the WebSocket: with the close handshake
-// where the peer takes part in it, within closeWait.
+// closeSocket is the end of the writer's goroutine: it closes the WebSocket, with the close handshake if the peer
+// takes part in it within closeWait.
 func (c *conn) closeSocket() {
 	c.writing.Lock() // whoever writes now is the last: done is closed
 	_ = c.wire.flush()
