@@ -2,20 +2,21 @@ package doctor
 
 import "time"
 
-// A Fault is a diagnosis whose words do not depend on what was seen: a Finding without Evidence. Those of this file are found
-// by doctor, and also in live traffic, in passing (package notes).
+// A Fault is a diagnosis whose words do not depend on what was seen: a Finding without Evidence.
 type Fault struct {
-	Code                string
-	Severity            Severity
-	Title               string
-	Consequence, Advice string
+	Code        string   // as in Finding: "C3", "H7"
+	Severity    Severity // how much it hurts clients
+	Title       string   // what is wrong, in a few words
+	Consequence string   // what follows for clients
+	Advice      string   // what the user can do about it
 }
 
-// WithEvidence returns the Finding of a fault with its evidence.
+// WithEvidence returns f as a Finding, with what was seen as its evidence.
 func (f Fault) WithEvidence(seen string) Finding {
 	return Finding{Code: f.Code, Severity: f.Severity, Title: f.Title, Evidence: seen, Consequence: f.Consequence, Advice: f.Advice}
 }
 
+// mediaTypeAdvice is the Advice of WrongContentType (H10).
 const mediaTypeAdvice = "Label JSON application/json, and event streams text/event-stream; a proxy must not change the Content-Type."
 
 // Faults of a server, mostly of one that is a command. doctor finds them, and package notes finds them in live traffic.
@@ -30,7 +31,7 @@ var (
 	SlowStart = Fault{"C5", Warning, "the server starts slowly",
 		"Clients wait with a limit for the first answer: some for 5 or 10 s, many for 60 s, and people see a server that does not appear.",
 		"The server itself takes so long: see what it does before it reads its stdin. Or keep it running: \"mcp-bridge serve\" starts it once, and clients connect to that."}
-	// ServerSilent is C7 as it is seen in passing: why the server is silent takes a look at it alone.
+	// ServerSilent is C7 as package notes finds it in live traffic; only doctor can find out why the server is silent.
 	ServerSilent = Fault{"C7", Error, "the server is silent", "Clients wait until they give up, most of them after 60 s.",
 		"It may still be loading its package. If it stays silent, \"mcp-bridge doctor -- COMMAND\" says why, as far as that can be found out: a buffered stdout, a missing argument, a login that it waits for."}
 	IncompleteInitialize = Fault{"C8", Error, "the answer to initialize lacks something",
@@ -63,18 +64,20 @@ var (
 		"Answer the method, or leave the capability out of the answer to initialize."}
 )
 
-// StdoutNoiseThroughBridge returns StdoutNoise with advice for a server that runs through the bridge already. The evidence in live
-// traffic lacks the text, so the advice says how to see it.
+// StdoutNoiseThroughBridge returns StdoutNoise (C3) with advice for a server that runs through the bridge already. The evidence
+// in live traffic lacks the text, so the advice says how to see it.
 func StdoutNoiseThroughBridge() Fault {
 	f := StdoutNoise
 	f.Advice = writeToStderrAdvice + " \"mcp-bridge doctor -- COMMAND\" shows the text."
 	return f
 }
 
-// usualCommentInterval is how often servers write a comment to keep a quiet stream open: mcp-bridge serve does, and others too.
+// usualCommentInterval is how often servers write a comment to keep a quiet stream open, as mcp-bridge serve does: it decides
+// what QuietStreamCut advises.
 const usualCommentInterval = 15 * time.Second
 
-// QuietStreamCut returns the Fault of streams that are cut when they were quiet for a time. at is the name of what cuts them.
+// QuietStreamCut returns H12 for streams that were cut after they had been quiet for the time after. at is the name of what
+// cuts them, as the advice has it.
 func QuietStreamCut(after time.Duration, at string) Fault {
 	f := Fault{"H12", Warning, "A quiet stream is cut off",
 		"Calls that say nothing for that long lose their answer, unless their client can resume.", ""}
@@ -88,11 +91,14 @@ func QuietStreamCut(after time.Duration, at string) Fault {
 	return f
 }
 
+// writeToStderrAdvice begins the Advice of faults of a server that writes other text than messages to stdout (C3, C10).
 const writeToStderrAdvice = "Write it to stderr: console.error in place of console.log, print(..., file=sys.stderr), a logger's handler for stderr."
 
 const (
+	// runsOnConsequence is the Consequence of faults of a server that does not end with its input (C11).
 	runsOnConsequence = "Clients end servers by closing their stdin. Those that do no more leave the process running, one for each time that they start; others wait, and then kill it, so that it cannot finish what it does. The bridge ends it in any case."
-	shouldEndAdvice   = "The server should exit when stdin ends: process.stdin.on(\"end\", ...) in Node, a loop that ends with the input elsewhere. It should exit at SIGTERM as well."
+	// shouldEndAdvice is the Advice of faults of a server that does not end with its input (C11).
+	shouldEndAdvice = "The server should exit when stdin ends: process.stdin.on(\"end\", ...) in Node, a loop that ends with the input elsewhere. It should exit at SIGTERM as well."
 )
 
 // Faults of a server that has a URL, or of what lies before it. Both doctor and package notes find them.

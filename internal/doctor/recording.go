@@ -14,31 +14,32 @@ import (
 
 // What a Recording keeps.
 const (
-	maxRecords          = 500      // how many records, the latest
-	maxTotalTextBytes   = 4 << 20  // bytes of all messages in them
-	maxMessageTextBytes = 64 << 10 // bytes of a message; nothing is kept of the text of a longer one
-	maxSessions         = 100      // how many session ids get a name
-	maxOpenRequests     = 100      // of how many requests without an answer it knows what their answers belong to
+	maxRecords          = 500      // how many records a Recording keeps: the latest
+	maxTotalTextBytes   = 4 << 20  // how long the messages in these records may be together, in bytes
+	maxMessageTextBytes = 64 << 10 // how long a message may be, in bytes, for its text to be kept
+	maxSessions         = 100      // how many session ids get a name in a Recording
+	maxOpenRequests     = 100      // how many requests without an answer are kept, to find them once the answer comes
 )
 
 // Recording is what doctor and the server have said to each other, for a bug report. A nil Recording records
 // nothing. Its methods may be called concurrently.
 type Recording struct {
-	mu             sync.Mutex
-	records        []trace.Record // the latest, with their secrets
-	textBytes      int            // bytes of the messages in records
-	droppedRecords uint64         // how many records had to make room
-	lastSeq        uint64
+	mu             sync.Mutex                  // guards what follows
+	records        []trace.Record              // the latest, with their secrets
+	textBytes      int                         // how long the messages in records are together, in bytes
+	droppedRecords uint64                      // how many records had to make room for later ones
+	lastSeq        uint64                      // trace.Record.Seq of the latest record
 	hiddenHeaders  []string                    // names of headers whose values FormatTrace takes out
-	sessionCount   int                         // how many sessions have a name
-	sessionNames   map[string]string           // names by session id
-	openRequests   map[requestKey]trace.Record // without an answer so far
+	sessionCount   int                         // how many sessions have got a name
+	sessionNames   map[string]string           // names of sessions, by session id
+	openRequests   map[requestKey]trace.Record // the requests that have no answer so far
 }
 
-// requestKey is a request that has no answer yet.
+// requestKey tells apart the requests that have no answer yet: a map key.
 type requestKey struct {
-	session, direction string // name of the session; trace.ToServer or trace.ToClient
-	id                 jsonrpc.ID
+	session   string     // name of the session in the Recording
+	direction string     // where the request goes: trace.ToServer or trace.ToClient
+	id        jsonrpc.ID // its JSON-RPC id
 }
 
 // NewRecording returns an empty Recording.
@@ -46,20 +47,21 @@ func NewRecording() *Recording {
 	return &Recording{sessionNames: map[string]string{}, openRequests: map[requestKey]trace.Record{}}
 }
 
+// recordingKey is the key under which WithRecording puts a Recording into a context.
 type recordingKey struct{}
 
-// WithRecording returns a ctx with which r records.
+// WithRecording returns a context that carries r: what doctor says under it to a server, and what comes back, is recorded in r.
 func WithRecording(ctx context.Context, r *Recording) context.Context {
 	return context.WithValue(ctx, recordingKey{}, r)
 }
 
-// RecordingOf returns the Recording of a ctx; nil: there is none.
+// RecordingOf returns the Recording that ctx carries; nil: none.
 func RecordingOf(ctx context.Context) *Recording {
 	r, _ := ctx.Value(recordingKey{}).(*Recording)
 	return r
 }
 
-// HideHeader has FormatTrace take out the values of a header.
+// HideHeader has Report.FormatTrace take out the values of the header name. A nil Recording works.
 func (r *Recording) HideHeader(name string) {
 	if r != nil {
 		r.mu.Lock()
@@ -68,7 +70,7 @@ func (r *Recording) HideHeader(name string) {
 	}
 }
 
-// NewSession returns the name of a new session, which has no id; "" of a nil Recording.
+// NewSession gives a new session that has no id a name, such as "s1", and returns it; "": the Recording is nil.
 func (r *Recording) NewSession() string {
 	if r == nil {
 		return ""
@@ -78,13 +80,14 @@ func (r *Recording) NewSession() string {
 	return r.nextSessionName()
 }
 
+// nextSessionName returns a name that no session has: "s1", "s2" and so on. It is called with mu held.
 func (r *Recording) nextSessionName() string {
 	r.sessionCount++
 	return "s" + strconv.Itoa(r.sessionCount)
 }
 
-// SessionName returns the name of the session with an id, which is never shown. "": id is "", there are too many sessions, or the
-// Recording is nil.
+// SessionName returns the name for the session with an id, which itself is never shown: a new name, or that of the call before.
+// "": id is "", there are too many sessions, or the Recording is nil.
 func (r *Recording) SessionName(id string) string {
 	if r == nil || id == "" {
 		return ""
@@ -97,7 +100,8 @@ func (r *Recording) SessionName(id string) string {
 	return r.sessionNames[id]
 }
 
-// RecordMessage records a message, or what should be one, to the server (trace.ToServer) or from it.
+// RecordMessage records a message, in the direction dir (trace.ToServer or trace.ToClient). A text that is no message becomes a
+// trace.Noise.
 func (r *Recording) RecordMessage(session, transport, dir string, text []byte) {
 	if r == nil {
 		return
@@ -127,22 +131,23 @@ func (r *Recording) RecordMessage(session, transport, dir string, text []byte) {
 	r.addRecord(rec)
 }
 
-// RecordHTTPExchange records an HTTP request with the status and headers of its reply, or with why there was none. The messages
-// in both bodies are recorded by RecordMessage.
+// RecordHTTPExchange records an HTTP request with the status and headers of its reply, or with why there was none.
+// RecordMessage records the messages in both bodies.
 func (r *Recording) RecordHTTPExchange(session string, began time.Time, x trace.Exchange) {
 	if r != nil {
 		r.addRecord(trace.Record{Kind: trace.HTTP, Time: began, Session: session, Transport: "http", Hop: trace.Upstream, HTTP: &x})
 	}
 }
 
-// RecordProcessEvent records what a process has done.
+// RecordProcessEvent records that a process has started or ended.
 func (r *Recording) RecordProcessEvent(session string, e trace.Event) {
 	if r != nil {
 		r.addRecord(trace.Record{Kind: trace.Process, Session: session, Transport: "stdio", Event: &e})
 	}
 }
 
-// addRecord adds a record with its Seq, and gives a response what is known of its request. The oldest records make room.
+// addRecord adds a record: it sets its Seq, its Time if it has none, and of a response the method, name and duration of its
+// request. The oldest records make room.
 func (r *Recording) addRecord(rec trace.Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,47 +18,47 @@ import (
 // changes its meaning or is taken away, not when one is added.
 const FormatVersion = 1
 
-// A Severity says whom a fault affects.
+// A Severity says how much a fault hurts clients.
 type Severity string
 
 // The severities, the worst first.
 const (
-	Error   Severity = "error"   // clients fail
+	Error   Severity = "error"   // clients fail, as a rule
 	Warning Severity = "warning" // some clients fail, or all of them in some situations
-	Note    Severity = "note"    // clients work; the user should know
+	Note    Severity = "note"    // clients work, but the user should know of it
 )
 
-// rank orders severities for the report.
+// rank returns the place of a severity in the report: 0 for Error, the worst; 2 for Note.
 func (s Severity) rank() int {
 	return slices.Index([]Severity{Error, Warning, Note}, s)
 }
 
 // A Finding is one fault of a server, or of what lies between it and its clients.
 type Finding struct {
-	Code        string   `json:"code"` // C1 to C15 for commands, H1 to H26 for URLs
-	Severity    Severity `json:"severity"`
-	Title       string   `json:"title"` // what is wrong, in a few words
-	Evidence    string   `json:"seen"`  // the evidence, of which an Excerpt is shown
-	Consequence string   `json:"means"` // what follows for clients
-	Advice      string   `json:"do"`    // what the user can do about it
+	Code        string   `json:"code"`     // the diagnosis: C1 to C15 for commands, H1 to H26 for URLs (docs/doctor.md)
+	Severity    Severity `json:"severity"` // how much it hurts clients
+	Title       string   `json:"title"`    // what is wrong, in a few words
+	Evidence    string   `json:"seen"`     // what was seen; shown as an Excerpt
+	Consequence string   `json:"means"`    // what follows for clients
+	Advice      string   `json:"do"`       // what the user can do about it
 }
 
 // A Fact is a line of what a server is and has, such as its transport or its tools.
 type Fact struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
+	Name  string `json:"name"`  // what the line is about: "transport"
+	Value string `json:"value"` // what is known of it: "stdio"
 }
 
 // A Report is what was found out about one server. Its methods may be called
 // concurrently. The zero value is a report about nothing; use NewReport.
 type Report struct {
-	mu        sync.Mutex
-	target    string
-	startedAt time.Time
-	duration  time.Duration // 0 until Finish
-	facts     []Fact        // as they came
-	findings  []Finding     // as they came, with their secrets
-	secrets   []string      // see HideSecrets; the longest first
+	mu        sync.Mutex    // guards what follows, but for target and startedAt
+	target    string        // URL or command line of the server
+	startedAt time.Time     // when NewReport was called
+	duration  time.Duration // how long the diagnosis took; 0: Finish was not called so far
+	facts     []Fact        // in the order in which they came
+	findings  []Finding     // in the order in which they came, with their secrets
+	secrets   []string      // the values that HideSecrets was given, the longest first
 }
 
 // NewReport returns an empty report about target, which is a URL or a command line as it
@@ -80,8 +80,8 @@ func (r *Report) HideSecrets(secrets ...string) {
 	slices.SortFunc(r.secrets, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
 }
 
-// SetFact notes a fact. Facts are shown in the order in which they came; a second one of the
-// same name replaces the first.
+// SetFact adds a fact to the report; format and args make its value. Facts are shown in the order in which they came; a second
+// one of the same name replaces the first.
 func (r *Report) SetFact(name, format string, args ...any) {
 	value := fmt.Sprintf(format, args...)
 	r.mu.Lock()
@@ -95,13 +95,15 @@ func (r *Report) SetFact(name, format string, args ...any) {
 	r.facts = append(r.facts, Fact{name, value})
 }
 
-// maxKeptEvidenceBytes is how much evidence is kept, in bytes, until it is shown.
+// maxKeptEvidenceBytes is how much of Finding.Evidence a Report keeps, in bytes, until it shows an Excerpt: secrets that become
+// known later are looked for in all of it.
 const maxKeptEvidenceBytes = 16 << 10
 
-// NoCallFact is the fact "call" of a server in which nothing wrong was found so far, and of which no tool was called.
+// NoCallFact is the value of the fact "call" of a server in which nothing wrong was found so far, and of which no tool was
+// called.
 const NoCallFact = "no tool was called; --call NAME calls one"
 
-// AddFinding notes a finding. One with the same code and evidence as an earlier one is dropped.
+// AddFinding adds a finding to the report. One with the same code and evidence as an earlier one is dropped.
 func (r *Report) AddFinding(f Finding) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,7 +120,7 @@ func (r *Report) HasFinding(code string) bool {
 	return slices.ContainsFunc(r.findings, func(f Finding) bool { return f.Code == code })
 }
 
-// HasFaults reports whether there is a finding that is more than a note.
+// HasFaults reports whether there is a finding that is an Error or a Warning.
 func (r *Report) HasFaults() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,7 +162,8 @@ func (r *Report) Findings() []Finding {
 	return findings
 }
 
-// compareCodes compares codes by their letter, then by their number.
+// compareCodes orders codes of findings by their letter, then by their number: "C9" before "C10". It returns below 0 if a comes
+// before b.
 func compareCodes(a, b string) int {
 	if a == "" || b == "" {
 		return cmp.Compare(a, b)
@@ -170,7 +173,7 @@ func compareCodes(a, b string) int {
 	return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(m, n))
 }
 
-// withoutSecrets returns text without the secrets. It is called with mu held.
+// withoutSecrets returns text with "(hidden)" in place of each of the report's secrets. It is called with mu held.
 func (r *Report) withoutSecrets(text string) string {
 	for _, s := range r.secrets {
 		text = strings.ReplaceAll(text, s, "(hidden)")
@@ -191,22 +194,23 @@ func (r *Report) heading() (target string, took time.Duration) {
 
 // jsonReport is the JSON form of a Report.
 type jsonReport struct {
-	Version    int       `json:"version"`
-	Target     string    `json:"target"`
-	DurationMS int64     `json:"durationMs"`
-	Facts      []Fact    `json:"facts"`
-	Findings   []Finding `json:"findings"`
+	Version    int       `json:"version"`    // FormatVersion
+	Target     string    `json:"target"`     // URL or command line of the server, without secrets
+	DurationMS int64     `json:"durationMs"` // how long the diagnosis took, or takes so far, in milliseconds
+	Facts      []Fact    `json:"facts"`      // as Report.Facts returns them
+	Findings   []Finding `json:"findings"`   // as Report.Findings returns them
 }
 
+// jsonForm returns the report as it is encoded in JSON.
 func (r *Report) jsonForm() jsonReport {
 	target, took := r.heading()
 	return jsonReport{FormatVersion, target, took.Milliseconds(), r.Facts(), r.Findings()}
 }
 
-// MarshalJSON implements json.Marshaler; docs/doctor.md describes the members.
+// MarshalJSON returns the report as JSON, whose members docs/doctor.md describes; it implements json.Marshaler.
 func (r *Report) MarshalJSON() ([]byte, error) { return json.Marshal(r.jsonForm()) }
 
-// WriteJSON writes the JSON form for people, indented.
+// WriteJSON writes the report as JSON, indented for people.
 func (r *Report) WriteJSON(w io.Writer) error {
 	out := json.NewEncoder(w)
 	out.SetIndent("", "  ")

@@ -11,11 +11,10 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
-// MaxEvidenceBytes is the length, in bytes, at which evidence is cut.
+// MaxEvidenceBytes is how long an Excerpt is at most, in bytes.
 const MaxEvidenceBytes = 400
 
-// Excerpt returns text as it may be shown as evidence: at most MaxEvidenceBytes bytes, in one line,
-// made printable.
+// Excerpt returns text as it may be shown as evidence: in one line, made printable, and cut to MaxEvidenceBytes bytes.
 func Excerpt(text string) string {
 	const mark = " ..."
 	shown := printable.Text(text)
@@ -25,7 +24,7 @@ func Excerpt(text string) string {
 	return printable.Clip(shown, MaxEvidenceBytes-len(mark)) + mark
 }
 
-// lineWidth is how many characters a line of the text form has at most, but for a longer word.
+// lineWidth is how many characters a line of the report as text has at most, unless a single word is longer.
 const lineWidth = 100
 
 // WriteText writes the report as people read it: facts, findings, and a last line that
@@ -64,8 +63,8 @@ func (r *Report) WriteText(w io.Writer) error {
 	return out.Flush()
 }
 
-// writeParagraph writes text after a heading, broken at spaces, with the further lines indented
-// by the width of the heading. No text, no paragraph.
+// writeParagraph writes text behind a heading, broken at spaces into lines of lineWidth, the further ones indented by the width
+// of the heading. text "": it writes nothing.
 func writeParagraph(w io.Writer, heading, text string) {
 	if text == "" {
 		return

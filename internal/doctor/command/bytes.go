@@ -7,7 +7,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
 )
 
-// stdoutFaultFindings are the findings for faults in the bytes of stdout, in the order in which they are added.
+// stdoutFaultFindings are the diagnoses (C3, C10) for faults in the output on stdout, in the order in which addStdoutFindings
+// adds them.
 var stdoutFaultFindings = []struct {
 	fault stdoutFault
 	is    doctor.Fault
@@ -32,7 +33,7 @@ var stdoutFaultFindings = []struct {
 		Advice:      "Open stdout in binary mode or with newline \"\\n\"; on Windows a text stream adds the CR."}},
 }
 
-// addStdoutFindings is C3 and C10: what there was on a process's stdout besides messages.
+// addStdoutFindings adds C3 and C10 for what was wrong on p's stdout, unless an earlier process had the same fault.
 func (d *diagnosis) addStdoutFindings(p *serverProcess) {
 	for _, f := range stdoutFaultFindings {
 		lines, count := p.faultLines(f.fault)
@@ -52,7 +53,7 @@ func (d *diagnosis) addStdoutFindings(p *serverProcess) {
 	}
 }
 
-// hasFindingTitled reports whether there is a finding with this title: further processes show the same bytes.
+// hasFindingTitled reports whether the report has a finding with this title.
 func (d *diagnosis) hasFindingTitled(title string) bool {
 	for _, f := range d.report.Findings() {
 		if f.Title == title {

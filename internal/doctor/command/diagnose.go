@@ -18,55 +18,60 @@ import (
 
 // Options say how a command is diagnosed. The zero value works.
 type Options struct {
-	// SafeEnv and FullEnv are environments besides Spec.Env: one that has only what clients pass
-	// to servers, and one with all variables. nil: that is not tried.
-	SafeEnv, FullEnv []string
+	// SafeEnv is an environment with only the variables that clients pass to servers, with which the server is tried, too.
+	// nil: that is not tried.
+	SafeEnv []string
+	// FullEnv is an environment with all variables, with which a server that fails is tried, too. nil: that is not tried.
+	FullEnv []string
 
-	// ToolToCall names a tool that is called once with Arguments, a JSON object. "": none is.
+	// ToolToCall names a tool that is called once. "": none is.
 	ToolToCall string
-	Arguments  []byte
+	// Arguments are the arguments of that call, a JSON object; empty: {}.
+	Arguments []byte
 
-	// AllowSlow allows a minute for the first answer, and no limit for the whole.
+	// AllowSlow allows a minute for the first answer, and an hour for the whole.
 	AllowSlow bool
 
-	// MaxMessageSize is the longest line that counts as a message, in bytes; 0 means no limit.
+	// MaxMessageSize is how long a line may be to count as a message, in bytes; 0 means no limit.
 	MaxMessageSize int
 
-	// FirstAnswerTimeout is how long the first answer may take; 0 means 8 s, or a minute with AllowSlow.
+	// FirstAnswerTimeout is how long the first answer of a process may take; 0 means 8 s, or a minute with AllowSlow.
 	FirstAnswerTimeout time.Duration
-	// SlowStartThreshold is when a start counts as slow; 0 means 4 s.
+	// SlowStartThreshold is from which time until the first answer on a start counts as slow (C5); 0 means 4 s.
 	SlowStartThreshold time.Duration
 	// EndTimeout is how long the server may take to end after the end of its input, and again
 	// after SIGTERM; 0 means 2 s, as in the SDKs' clients.
 	EndTimeout time.Duration
 }
 
-// Limits of time.
 const (
-	investigateSilenceAfter   = 3 * time.Second  // without the first answer; then further processes are asked, too
-	totalTimeout              = 16 * time.Second // for all that is asked; a process that will not end takes longer
-	defaultFirstAnswerTimeout = 8 * time.Second
-	slowFirstAnswerTimeout    = time.Minute
-	defaultSlowStartThreshold = 4 * time.Second
-	defaultEndTimeout         = 2 * time.Second
-	furtherAnswerTimeout      = 3 * time.Second // for an answer of a server that has answered before
-	maxConcurrentChecks       = 3
+	investigateSilenceAfter   = 3 * time.Second  // without a first answer for so long, further processes are asked, too
+	totalTimeout              = 16 * time.Second // how long all questions may take together; the end of a process that will not end is not counted
+	defaultFirstAnswerTimeout = 8 * time.Second  // the default of Options.FirstAnswerTimeout
+	slowFirstAnswerTimeout    = time.Minute      // the default of Options.FirstAnswerTimeout with AllowSlow
+	defaultSlowStartThreshold = 4 * time.Second  // the default of Options.SlowStartThreshold
+	defaultEndTimeout         = 2 * time.Second  // the default of Options.EndTimeout
+	furtherAnswerTimeout      = 3 * time.Second  // how long an answer of a process that has answered before may take
+	maxConcurrentChecks       = 3                // how many checks runSeparateChecks runs at a time
 )
 
-// The ids of requests that begin a conversation. checkIDs asks with others.
-const firstRequestID, secondRequestID = "100", "99"
+// firstRequestID is the id of the first request to a process, which begins a conversation.
+const firstRequestID = "100"
+
+// secondRequestID is the id of initialize to a process that was asked server/discover before.
+const secondRequestID = "99"
 
 // diagnosis is one run of Diagnose.
 type diagnosis struct {
-	spec     supervisor.Spec
-	options  Options
-	report   *doctor.Report
-	deadline time.Time // when no more may be asked
+	spec     supervisor.Spec // how the server is started
+	options  Options         // with the defaults set
+	report   *doctor.Report  // gets the facts and findings
+	deadline time.Time       // when no further question may be asked
 
 	mu                sync.Mutex        // guards what follows
-	timings           []string          // for the fact of that name
-	stopErr           error             // why processes could not be stopped; nil: all were
-	answeredRevisions map[string]string // the revision that was answered to initialize, by the one that was asked for
+	timings           []string          // texts of noteTiming, for the fact "timings"
+	stopErr           error             // why processes could not be stopped; nil: all could
+	answeredRevisions map[string]string // protocol versions: by the one that was asked for, the one that the server has answered
 }
 
 // Diagnose finds out what is wrong with the server that spec starts, and adds it to r. It
@@ -95,7 +100,7 @@ func Diagnose(ctx context.Context, spec supervisor.Spec, o Options, r *doctor.Re
 	return errors.Join(err, d.stopErr, ctx.Err())
 }
 
-// diagnose asks the server, then further processes of it.
+// diagnose asks a process of the server, then further ones. The error says that the system cannot start one.
 func (d *diagnosis) diagnose(ctx context.Context) error {
 	server, err := d.startWithEnv(ctx, nil)
 	if err != nil {
@@ -121,7 +126,7 @@ func (d *diagnosis) diagnose(ctx context.Context) error {
 	return nil
 }
 
-// converse asks a server that has answered initialize all that one client would.
+// converse asks server, which has answered initialize with first, all that one client would ask.
 func (d *diagnosis) converse(ctx context.Context, server *serverProcess, first reply) {
 	d.noteTiming("first answer after %v", server.firstAnswerTime(first))
 	s := &session{process: server, diagnosis: d, firstResult: first.message.Result()}
@@ -133,8 +138,8 @@ func (d *diagnosis) converse(ctx context.Context, server *serverProcess, first r
 	d.addStdoutFindings(server)
 }
 
-// explainNoResult tells why the server has not answered initialize with a result: it has
-// ended, or refuses. A server that speaks only 2026-07-28 may refuse. It ends the server.
+// explainNoResult tells why server has not answered initialize with a result, and ends it: it has ended, or refuses, perhaps
+// because it speaks only 2026-07-28. first is what came.
 func (d *diagnosis) explainNoResult(ctx context.Context, server *serverProcess, first reply) {
 	if first.outcome != outcomeExited {
 		d.checkEnding(server)
@@ -158,7 +163,7 @@ func (d *diagnosis) explainNoResult(ctx context.Context, server *serverProcess, 
 	d.checkMissingVariable(ctx)
 }
 
-// startWithEnv starts a process of the server with an environment; nil: that of the spec. The caller stops the process.
+// startWithEnv starts a process of the server with an environment; nil: that of the spec. The caller ends it with stopProcess.
 func (d *diagnosis) startWithEnv(ctx context.Context, env []string) (*serverProcess, error) {
 	spec := d.spec
 	if env != nil {
@@ -167,13 +172,12 @@ func (d *diagnosis) startWithEnv(ctx context.Context, env []string) (*serverProc
 	return startProcess(ctx, spec, d.options.MaxMessageSize)
 }
 
-// firstAnswerTime returns how long after the start of the process the answer to its first
-// request was there.
+// firstAnswerTime returns how long after the start of the process first, the answer to its first request, was there.
 func (p *serverProcess) firstAnswerTime(first reply) time.Duration {
 	return p.firstRequestAt.Sub(p.startedAt) + first.duration
 }
 
-// stopProcess ends a process in any way. It is called once for each process.
+// stopProcess ends a process, by force if need be, and keeps the error if that fails. It is called once for each process.
 func (d *diagnosis) stopProcess(p *serverProcess) {
 	if err := p.stop(); err != nil {
 		d.mu.Lock()
@@ -182,25 +186,25 @@ func (d *diagnosis) stopProcess(p *serverProcess) {
 	}
 }
 
-// timeLeft returns how much time there is for further questions.
+// timeLeft returns how much time there is until deadline; below 0: none.
 func (d *diagnosis) timeLeft() time.Duration { return time.Until(d.deadline) }
 
-// firstAnswerWait is how long the first answer of a process may take.
+// firstAnswerWait returns how long the first answer of a process may take: FirstAnswerTimeout, or until deadline.
 func (d *diagnosis) firstAnswerWait() time.Duration {
 	return max(0, min(d.options.FirstAnswerTimeout, d.timeLeft()))
 }
 
-// silenceWait is how long the server may be silent until further processes are asked.
+// silenceWait returns how long the first answer may take until investigateSilence asks further processes.
 func (d *diagnosis) silenceWait() time.Duration {
 	return min(investigateSilenceAfter, d.options.FirstAnswerTimeout/2)
 }
 
-// answerWait is how long a further answer may take.
+// answerWait returns how long an answer of a process that has answered before may take.
 func (d *diagnosis) answerWait() time.Duration {
 	return max(0, min(furtherAnswerTimeout, d.options.FirstAnswerTimeout, d.timeLeft()))
 }
 
-// noteTiming notes how long something took. format has a %v for that.
+// noteTiming adds how long something took to the fact "timings". format has a %v for the time.
 func (d *diagnosis) noteTiming(format string, took time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -211,7 +215,7 @@ func (d *diagnosis) noteTiming(format string, took time.Duration) {
 	d.timings = append(d.timings, fmt.Sprintf(format, took.Round(unit)))
 }
 
-// addFinding adds a finding.
+// addFinding adds a finding to the report; seen is its evidence, means its consequence, and do its advice.
 func (d *diagnosis) addFinding(code string, severity doctor.Severity, title, seen, means, do string) {
 	d.report.AddFinding(doctor.Finding{Code: code, Severity: severity, Title: title, Evidence: seen, Consequence: means, Advice: do})
 }
@@ -229,7 +233,8 @@ func (d *diagnosis) hideSecrets() {
 	}
 }
 
-// handleStartError adds C1 if the command is the reason that no process was started. Other errors are the system's, and returned.
+// handleStartError adds C1 if the command is the reason that no process was started, and returns nil. Other errors are the
+// system's, and returned.
 func (d *diagnosis) handleStartError(err error) error {
 	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) && !isBadProgram(err) {
 		return err

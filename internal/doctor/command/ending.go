@@ -8,10 +8,12 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
 )
 
-// leftBehindTimeout is how long processes that the server has started may take to end after the server.
+// leftBehindTimeout is how long processes that the server has started may go on after the server has ended, before they count
+// as left behind.
 const leftBehindTimeout = 500 * time.Millisecond
 
-// checkEnding is C11: it ends a server as clients do, and looks which of its processes are left. It ends those, too.
+// checkEnding ends p as clients end a server, by the end of its input, and adds C11 if it does not end, or leaves processes. It
+// ends those, too.
 func (d *diagnosis) checkEnding(p *serverProcess) {
 	pid := p.process.Pid()
 	before := descendantsOf(pid)
@@ -28,7 +30,7 @@ func (d *diagnosis) checkEnding(p *serverProcess) {
 	}
 }
 
-// addIgnoresEnd ends a server that runs on after the end of its input, and says so.
+// addIgnoresEnd ends p, which runs on after the end of its input, and adds C11.
 func (d *diagnosis) addIgnoresEnd(p *serverProcess) {
 	wait := d.options.EndTimeout
 	d.stopProcess(p)
@@ -42,8 +44,8 @@ func (d *diagnosis) addIgnoresEnd(p *serverProcess) {
 	d.report.AddFinding(is.WithEvidence(seen))
 }
 
-// checkLeftBehind looks which processes and containers are left of a server that has ended, and ends them. before are the server's
-// descendants when it still ran.
+// checkLeftBehind adds C11 for processes and containers that are left of p, which has ended, and ends them. before are the
+// processes that descended from p when it still ran.
 func (d *diagnosis) checkLeftBehind(p *serverProcess, before []systemProcess) {
 	pid := p.process.Pid()
 	left := stillRunning(before, pid)

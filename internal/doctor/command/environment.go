@@ -11,12 +11,12 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
 )
 
-// fullEnvAddsVariables reports whether the full environment has variables that the server's has not.
+// fullEnvAddsVariables reports whether Options.FullEnv has variables that the server is not given.
 func (d *diagnosis) fullEnvAddsVariables() bool {
 	return len(addedVariables(d.options.FullEnv, d.spec.Env)) > 0
 }
 
-// addedVariables returns the variables of env whose names are not in less.
+// addedVariables returns the variables (NAME=VALUE) of env whose names are not in less.
 func addedVariables(env, less []string) []string {
 	has := map[string]bool{}
 	for _, v := range less {
@@ -32,7 +32,8 @@ func addedVariables(env, less []string) []string {
 	return more
 }
 
-// checkMissingVariable is C12 of a server that fails: does it work with the full environment?
+// checkMissingVariable tries a server that fails with Options.FullEnv. If it works then, it adds C12 with the variables that it
+// needs.
 func (d *diagnosis) checkMissingVariable(ctx context.Context) {
 	if !d.fullEnvAddsVariables() {
 		return
@@ -46,7 +47,8 @@ func (d *diagnosis) checkMissingVariable(ctx context.Context) {
 	d.addNeededVariables(doctor.Error, "the server needs a variable that it is not given", seen, names)
 }
 
-// checkSafeEnvironment is C12 of a server that works: does it work with what clients pass to servers?
+// checkSafeEnvironment is a separateCheck: it tries a server that works with Options.SafeEnv, the variables that clients pass
+// on. If the server fails then, it returns a mere C12, for which explainSafeEnvironment finds the variables.
 func (d *diagnosis) checkSafeEnvironment(ctx context.Context, wait time.Duration) []doctor.Finding {
 	more := addedVariables(d.spec.Env, d.options.SafeEnv)
 	if d.options.SafeEnv == nil || len(more) == 0 {
@@ -58,7 +60,8 @@ func (d *diagnosis) checkSafeEnvironment(ctx context.Context, wait time.Duration
 	return []doctor.Finding{{Code: "C12"}} // explainSafeEnvironment looks for the variable once this is certain
 }
 
-// explainSafeEnvironment finds out for lack of which variables checkSafeEnvironment has failed, and adds C12. start is how long a start takes.
+// explainSafeEnvironment finds out which variables are missing when the server fails with Options.SafeEnv, and adds C12. start
+// is how long the server took until its first answer.
 func (d *diagnosis) explainSafeEnvironment(ctx context.Context, start time.Duration) {
 	if r := d.requestWithEnv(ctx, d.spec.Env, d.firstAnswerWait()); r.outcome != outcomeAnswered {
 		return // it cannot be started again at all, so that the variables need not be the cause
@@ -68,11 +71,11 @@ func (d *diagnosis) explainSafeEnvironment(ctx context.Context, start time.Durat
 		"the server answers with the environment of this shell, and fails with the few variables that clients pass on (HOME, PATH and the like)", names)
 }
 
-// separateCheckTimeout is how long the first answer of a further process may take, if that of another one took so long.
+// separateCheckTimeout returns how long the first answer of a further process may take, where that of another one took so long.
 func separateCheckTimeout(took time.Duration) time.Duration { return 2*took + 1500*time.Millisecond }
 
-// requestWithEnv sends initialize to a new process with another environment, and ends it. If no process can be started, the outcome is
-// outcomeExited.
+// requestWithEnv sends initialize to a new process with the environment env, waits for the answer, for wait at most, and ends
+// the process. If no process can be started, the outcome is outcomeExited.
 func (d *diagnosis) requestWithEnv(ctx context.Context, env []string, wait time.Duration) reply {
 	p, err := d.startWithEnv(ctx, env)
 	if err != nil {
@@ -82,8 +85,9 @@ func (d *diagnosis) requestWithEnv(ctx context.Context, env []string, wait time.
 	return p.request(ctx, firstRequestID, "initialize", initializeParams(era.NewestLegacy), max(0, min(wait, d.timeLeft())))
 }
 
-// findNeededVariables finds the variables without which the server fails, up to three: the server fails with env, and works
-// with env and more. If there is no more time, it returns those that it has found so far.
+// findNeededVariables returns the names of the variables of more without which the server fails, up to three: it fails with
+// env, and works with env and all of more. If there is no more time, it returns those that it has found so far. wait is how
+// long the first answer of a process may take.
 func (d *diagnosis) findNeededVariables(ctx context.Context, env, more []string, wait time.Duration) (names []string) {
 	env = slices.Clip(env)
 	works := func(vars []string) bool {
@@ -117,7 +121,7 @@ func (d *diagnosis) findNeededVariables(ctx context.Context, env, more []string,
 	return names
 }
 
-// addNeededVariables adds the finding of C12.
+// addNeededVariables adds C12: the server needs the variables names; none: it is not known which.
 func (d *diagnosis) addNeededVariables(severity doctor.Severity, title, seen string, names []string) {
 	do := "There was no time to find out which; --slow takes it. Or pass all on: --pass-env all."
 	if len(names) > 0 {

@@ -8,14 +8,14 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/lazyregexp"
 )
 
-// A knownCause is something that programs say on stderr before they end.
+// A knownCause is a text that programs write to stderr before they end, and what it means.
 type knownCause struct {
-	pattern   *lazyregexp.Regexp // its first group is put into the two texts
+	pattern   *lazyregexp.Regexp // matches the text; its first group is put into diagnosis and advice
 	diagnosis string             // what is wrong; has a %s for the group
-	advice    string             // what to do; may have a %s for the group
+	advice    string             // what the user can do; may have a %s for the group
 }
 
-// knownCauses are tried in this order.
+// knownCauses are what recogniseCause knows: the first one that matches counts.
 var knownCauses = []knownCause{
 	{lazyregexp.New(`(?i)\bNo module named '?([\w.]+)`), "the Python module %s is missing", "Install it into the Python that runs the server, or run the server with uvx or its virtual environment's python."},
 	{lazyregexp.New(`Cannot find (?:module|package) '([^']+)'`), "the module %s is missing", "Run \"npm install\" where the server is, build it, or check the path of the script."},
@@ -34,7 +34,8 @@ var knownCauses = []knownCause{
 	{lazyregexp.New(`(?im)^\s*(usage:)`), "it prints its help (%s ...)", "A subcommand or an option is missing."},
 }
 
-// recogniseCause returns why a program has ended, as far as its stderr tells, and what to do; "": that is not known.
+// recogniseCause returns why a program has ended, as far as its stderr tells (is), and what to do about it; "": that is not
+// known.
 func recogniseCause(stderr string) (is, do string) {
 	for _, c := range knownCauses {
 		if m := c.pattern.FindStringSubmatch(stderr); m != nil {
@@ -48,8 +49,8 @@ func recogniseCause(stderr string) (is, do string) {
 	return "", ""
 }
 
-// addEndsAtOnce adds C2: the server has ended, or has closed its stdout, before its first answer. how and ended are what
-// awaitExit has returned; ended is false if the process still runs.
+// addEndsAtOnce adds C2: server has ended, or only closed its stdout, before its first answer. how and ended are what awaitExit
+// has returned.
 func (d *diagnosis) addEndsAtOnce(server *serverProcess, how string, ended bool) {
 	title := doctor.ServerEndsAtOnce.Title
 	if !ended {

@@ -2,14 +2,16 @@ package command
 
 // A systemProcess is a process of this machine, with what tells who descends from whom.
 type systemProcess struct {
-	pid, parentPID, groupID int
-	startTime               string // tells it from a later process with the same pid
-	name                    string // of the program
-	isZombie                bool   // it has ended
+	pid       int    // its id
+	parentPID int    // id of the process that has started it, or has taken it over
+	groupID   int    // id of its process group
+	startTime string // when it was started, as the system tells it; tells it from a later process with the same pid
+	name      string // of its program
+	isZombie  bool   // it has ended, and its parent has not asked for its exit status
 }
 
-// descendantsOf returns the processes that descend from pid, or are in its group, without itself
-// and without those that have ended. It is empty where the system does not tell.
+// descendantsOf returns the processes that descend from the process pid, or are in its group, without itself and without those
+// that have ended. It is empty where the system does not tell.
 func descendantsOf(pid int) []systemProcess {
 	all := listProcesses()
 	member := map[int]bool{pid: true}
@@ -30,7 +32,8 @@ func descendantsOf(pid int) []systemProcess {
 	return found
 }
 
-// stillRunning returns which of before still run, and all other processes in the group of pid but pid itself.
+// stillRunning returns the processes of before that still run, and all that run in the process group pid, but not the process
+// pid itself.
 func stillRunning(before []systemProcess, pid int) []systemProcess {
 	was := map[int]string{}
 	for _, p := range before {

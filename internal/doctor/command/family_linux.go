@@ -42,7 +42,7 @@ func listProcesses() []systemProcess {
 	return all
 }
 
-// listeningPorts returns the TCP ports on which these processes listen.
+// listeningPorts returns the TCP ports on which the processes pids listen, as /proc tells them.
 func listeningPorts(pids []int) []int {
 	sockets := map[string]bool{}
 	for _, pid := range pids {

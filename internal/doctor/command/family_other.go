@@ -36,7 +36,7 @@ func listProcesses() []systemProcess {
 	return all
 }
 
-// listeningPorts returns the TCP ports on which these processes listen, as lsof tells them.
+// listeningPorts returns the TCP ports on which the processes pids listen, as lsof tells them; none on Windows.
 func listeningPorts(pids []int) []int {
 	if runtime.GOOS == "windows" {
 		return nil

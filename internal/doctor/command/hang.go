@@ -18,15 +18,17 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/lazyregexp"
 )
 
-// alternativeReplies are the answers of further processes of a silent server. What was not tried is outcomeSilent.
+// alternativeReplies are the replies of further processes of a server that is silent, which are started or asked otherwise.
+// What was not tried is outcomeSilent.
 type alternativeReplies struct {
-	withTerminal reply // to initialize, with a terminal as stdout
-	withFullEnv  reply // to initialize, with the full environment
-	toDiscover   reply // to server/discover
+	withTerminal reply // reply to initialize of a process whose stdout is a terminal
+	withFullEnv  reply // reply to initialize of a process with Options.FullEnv
+	toDiscover   reply // reply to server/discover
 }
 
-// investigateSilence is called when the server has been silent for a while. It goes on waiting for the answer to q, and asks
-// further processes meanwhile. If the server stays silent, it tells why, and ends the server. Otherwise it returns the answer.
+// investigateSilence is called when server has not answered its first request q for a while. It goes on waiting for the answer,
+// and asks further processes meanwhile. If the answer comes, it returns it. Otherwise it tells why the server is silent, ends
+// it, and returns outcomeSilent.
 func (d *diagnosis) investigateSilence(ctx context.Context, server *serverProcess, q *pendingRequest) reply {
 	if server.acceptUnterminated() {
 		d.stopProcess(server)
@@ -61,8 +63,8 @@ func (d *diagnosis) investigateSilence(ctx context.Context, server *serverProces
 	return first
 }
 
-// requestOfNewProcess starts a process, sends it one request, and ends it. env nil: that of the spec. terminal: stdout is a terminal.
-// If no process can be started, the outcome is outcomeExited.
+// requestOfNewProcess starts a process of the server, sends it one request, and ends it. env nil: the environment of the spec.
+// terminal: stdout is a terminal. If no process can be started, the outcome is outcomeExited.
 func (d *diagnosis) requestOfNewProcess(ctx context.Context, env []string, terminal bool, method, params string) reply {
 	spec := d.spec
 	spec.PTY = terminal || spec.PTY
@@ -77,7 +79,7 @@ func (d *diagnosis) requestOfNewProcess(ctx context.Context, env []string, termi
 	return p.request(ctx, firstRequestID, method, params, d.firstAnswerWait())
 }
 
-// pidsOf returns the ids of a server's process and of its descendants.
+// pidsOf returns the ids of the process p and of those that descend from it.
 func pidsOf(p *serverProcess) []int {
 	pids := []int{p.process.Pid()}
 	for _, member := range descendantsOf(p.process.Pid()) {
@@ -86,8 +88,8 @@ func pidsOf(p *serverProcess) []int {
 	return pids
 }
 
-// explainSilence tells why a server does not answer, and ends it. found is what further processes have answered, and ports are those
-// on which the server listens.
+// explainSilence tells why server does not answer q, and ends it. found is what further processes have answered, and ports are
+// those on which the server listens.
 func (d *diagnosis) explainSilence(ctx context.Context, server *serverProcess, q *pendingRequest, found alternativeReplies, ports []int) {
 	waited := time.Since(q.sentAt).Round(100 * time.Millisecond)
 	url := d.findHTTPServer(ctx, ports, server)
@@ -118,7 +120,8 @@ func (d *diagnosis) explainSilence(ctx context.Context, server *serverProcess, q
 	}
 }
 
-// addTextInFront adds C10 for a server that has answered on a line that begins with other text. It reports whether it has.
+// addTextInFront adds C10 if server has answered on a line that begins with other text, and reports whether it has. seen is the
+// evidence that it is silent.
 func (d *diagnosis) addTextInFront(server *serverProcess, seen string) bool {
 	lines, count := server.faultLines(faultInFront)
 	if count == 0 {
@@ -130,7 +133,7 @@ func (d *diagnosis) addTextInFront(server *serverProcess, seen string) bool {
 	return true
 }
 
-// addBuffered adds C4: the server keeps its answers in a buffer.
+// addBuffered adds C4: the server answers, but the answer stays in the buffer of its stdout.
 func (d *diagnosis) addBuffered(seen string) {
 	do := "Run the server with --pty, or have it flush stdout after each message."
 	if isPython(d.spec.Path) {
@@ -140,19 +143,21 @@ func (d *diagnosis) addBuffered(seen string) {
 		"It answers, but the text stays in the buffer of its stdout, as programs do when that is a pipe. Clients wait until they give up.", do)
 }
 
+// isPython reports whether the name of a program says that it is Python, or runs Python: uv, pipx.
 func isPython(path string) bool {
 	return slices.ContainsFunc([]string{"python", "uv", "pipx", ".py"}, func(s string) bool {
 		return strings.Contains(strings.ToLower(path[strings.LastIndexAny(path, `/\`)+1:]), s)
 	})
 }
 
-// What servers write on stderr that wait for a login, or print their help.
 var (
+	// loginPattern matches what servers write to stderr that wait for a login.
 	loginPattern = lazyregexp.New(`(?i)\b(log ?in|sign ?in|authenticat\w*|authoriz\w*|device code|enter (the |your )?(code|password|pass ?phrase|token)|password:|open (this|the following) (url|link)|visit https?://|press (enter|any key))`)
-	helpPattern  = lazyregexp.New(`(?im)^\s*(usage:|commands:|options:)`)
+	// helpPattern matches what servers write to stderr that print their help.
+	helpPattern = lazyregexp.New(`(?im)^\s*(usage:|commands:|options:)`)
 )
 
-// addSilent adds C7: the server is silent, and nothing tells why.
+// addSilent adds C7: server is silent, and nothing tells why; its stderr decides the advice. seen is the evidence.
 func (d *diagnosis) addSilent(server *serverProcess, seen string) {
 	stderr := strings.Join(server.process.StderrTail(), "\n")
 	do := "Check the arguments: many programs need a subcommand or an option to become an MCP server, such as \"mcp\", \"serve\" or --stdio. Run it in a terminal and see what it waits for."
@@ -168,18 +173,18 @@ func (d *diagnosis) addSilent(server *serverProcess, seen string) {
 		doctor.ServerSilent.Consequence, do)
 }
 
-// isPackageRunner reports whether a command loads packages before it runs them.
+// isPackageRunner reports whether the name of a program is that of one which loads packages before it runs them, such as npx.
 func isPackageRunner(path string) bool {
 	name := strings.ToLower(path[strings.LastIndexAny(path, `/\`)+1:])
 	name, _, _ = strings.Cut(name, ".")
 	return slices.Contains([]string{"npx", "npm", "pnpm", "pnpx", "yarn", "bunx", "uvx", "uv", "pipx", "docker", "podman", "nerdctl", "deno", "go"}, name)
 }
 
-// portPattern matches ports of which a server writes.
+// portPattern matches numbers of ports in what a server writes, as in its log.
 var portPattern = lazyregexp.New(`(?i)(?:https?://[a-z0-9.\[\]:-]*?:|\bport[ :=]+)(\d{2,5})\b`)
 
-// findHTTPServer returns the URL of an HTTP server on one of these ports; "": there is none. If the system does
-// not tell on which ports the server listens, it tries those of which the server has written.
+// findHTTPServer returns the URL of an HTTP server on one of ports; "": there is none. If ports is empty, because the system
+// may not tell them, it tries those that server has named in its output.
 func (d *diagnosis) findHTTPServer(ctx context.Context, ports []int, server *serverProcess) string {
 	if len(ports) == 0 && (runtime.GOOS != "linux" || isPackageRunner(d.spec.Path)) {
 		noise, _ := server.faultLines(faultNoise)
@@ -200,8 +205,8 @@ func (d *diagnosis) findHTTPServer(ctx context.Context, ports []int, server *ser
 	return ""
 }
 
-// httpURLAt returns the URL of the MCP endpoint at an address, as far as that can be seen
-// without sending anything but GET; "" if there is no HTTP server.
+// httpURLAt returns the URL of the MCP endpoint at an address HOST:PORT, as far as that can be seen with GET requests alone;
+// "": there is no HTTP server.
 func httpURLAt(ctx context.Context, address string) string {
 	transport := &http.Transport{DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()

@@ -10,56 +10,56 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// A stdoutFault is something in the bytes of a stdout that should not be there.
+// A stdoutFault is something in the output of a server on stdout that should not be there.
 type stdoutFault string
 
 const (
-	faultNoise     stdoutFault = "text that is no message"
-	faultCRLF      stdoutFault = "lines end in CR LF"
-	faultBOM       stdoutFault = "a byte order mark"
-	faultManyLines stdoutFault = "a message of several lines"
-	faultUTF8      stdoutFault = "bytes that are not UTF-8"
-	faultTooLong   stdoutFault = "a line longer than the limit"
-	faultHeader    stdoutFault = "Content-Length headers"
-	faultNoEnd     stdoutFault = "a message without a line feed"
-	faultInFront   stdoutFault = "text before an answer, on the same line" // such a line counts as faultNoise, too
+	faultNoise     stdoutFault = "text that is no message"                 // a line that is no message
+	faultCRLF      stdoutFault = "lines end in CR LF"                      // lines end in CR LF, and not in LF alone
+	faultBOM       stdoutFault = "a byte order mark"                       // a byte order mark stands before a message
+	faultManyLines stdoutFault = "a message of several lines"              // a message has line breaks in it
+	faultUTF8      stdoutFault = "bytes that are not UTF-8"                // a message has bytes that are not UTF-8
+	faultTooLong   stdoutFault = "a line longer than the limit"            // a line is longer than stdoutParser.maxLineBytes
+	faultHeader    stdoutFault = "Content-Length headers"                  // a line that begins with "Content-Length:", as before messages of language servers
+	faultNoEnd     stdoutFault = "a message without a line feed"           // a message at the end of the output has no line feed
+	faultInFront   stdoutFault = "text before an answer, on the same line" // an answer stands at the end of a line of other text; such a line counts as faultNoise, too
 )
 
 const (
-	maxShownBytes        = 100      // bytes of a line that is too long
-	maxEvidenceBytes     = 400      // bytes of each line that are kept
-	maxLinesPerFault     = 5        // lines that are kept of each fault
-	maxSeveralLinesBytes = 1 << 20  // bytes of a message of several lines
-	maxParseAttempts     = 200      // how often lines that may be one message are parsed together
-	bom                  = "\ufeff" // U+FEFF, a byte order mark
-	contentLengthPrefix  = "content-length:"
+	maxShownBytes        = 100               // how many bytes of a line that is too long are kept
+	maxEvidenceBytes     = 400               // how many bytes of a line that shows a fault are kept
+	maxLinesPerFault     = 5                 // how many lines are kept that show the same fault
+	maxSeveralLinesBytes = 1 << 20           // how long lines that may be one message may be together, in bytes
+	maxParseAttempts     = 200               // how often lines that may be one message are parsed together, before they are given up
+	bom                  = "\ufeff"          // U+FEFF, a byte order mark
+	contentLengthPrefix  = "content-length:" // how a line begins that is a header of a language server's message, in any case
 )
 
-// stdoutParser takes the bytes of a server's stdout apart, into messages and faults. It is not
-// safe for concurrent use.
+// stdoutParser splits what a server writes to stdout into messages and faults. It is not safe for concurrent use.
 type stdoutParser struct {
-	maxLineBytes int                     // the longest line; 0 means no limit
-	onMessage    func(m jsonrpc.Message) // is called for each message
-	onTooLong    func(id jsonrpc.ID)     // is called when the answer to id was too long
+	maxLineBytes int                     // how long a line may be, in bytes; 0 means no limit
+	onMessage    func(m jsonrpc.Message) // is called with each message
+	onTooLong    func(id jsonrpc.ID)     // is called with the id of each response whose line was too long
 
-	currentLine []byte            // the line that has begun; of one that is too long, the beginning
-	lineBytes   int               // the length of that line so far
-	idFinder    *jsonrpc.IDFinder // finds the id in a line that is too long; nil: the line is not
+	currentLine []byte            // what has come of the line that has no end yet; of one that is too long, only the beginning
+	lineBytes   int               // how much has come of the line that has no end yet
+	idFinder    *jsonrpc.IDFinder // finds the id in the current line if that is too long; nil: it is not
 
-	possibleMessage []byte // lines that may together be a message, with their line feeds; nil: there are none
-	parseAttempts   int    // how often possibleMessage was parsed
+	possibleMessage []byte // lines that may together be one message, with their line feeds; nil: there are none
+	parseAttempts   int    // how often possibleMessage was parsed so far
 
-	faultLines  map[stdoutFault][]string // the first lines that show a fault
-	faultCounts map[stdoutFault]int      // how often each fault was seen
-	firstBytes  []byte                   // the first bytes of all output
-	totalBytes  int                      // of all output
+	faultLines  map[stdoutFault][]string // by fault: the first lines that show it
+	faultCounts map[stdoutFault]int      // by fault: how often it was seen
+	firstBytes  []byte                   // the first bytes of the whole output
+	totalBytes  int                      // how long the whole output is so far
 }
 
+// newStdoutParser returns a stdoutParser. Its arguments are maxLineBytes, onMessage and onTooLong.
 func newStdoutParser(maxLineBytes int, message func(jsonrpc.Message), tooLong func(jsonrpc.ID)) *stdoutParser {
 	return &stdoutParser{maxLineBytes: maxLineBytes, onMessage: message, onTooLong: tooLong, faultLines: map[stdoutFault][]string{}, faultCounts: map[stdoutFault]int{}}
 }
 
-// write takes bytes in, as they were read.
+// write takes the next bytes of stdout, as they were read.
 func (o *stdoutParser) write(b []byte) {
 	o.firstBytes = append(o.firstBytes, b[:min(len(b), maxEvidenceBytes-len(o.firstBytes))]...)
 	o.totalBytes += len(b)
@@ -74,7 +74,7 @@ func (o *stdoutParser) write(b []byte) {
 	}
 }
 
-// appendToLine makes the current line longer.
+// appendToLine adds bytes, which have no line feed, to the current line.
 func (o *stdoutParser) appendToLine(b []byte) {
 	o.lineBytes += len(b)
 	if o.maxLineBytes > 0 && o.lineBytes > o.maxLineBytes {
@@ -89,7 +89,7 @@ func (o *stdoutParser) appendToLine(b []byte) {
 	o.currentLine = append(o.currentLine, b...)
 }
 
-// finishLine takes the current line, which is complete.
+// finishLine takes the current line, which is complete, as a message, as a fault, or as part of one of several lines.
 func (o *stdoutParser) finishLine() {
 	line, length, finder := o.currentLine, o.lineBytes, o.idFinder
 	o.currentLine, o.lineBytes, o.idFinder = nil, 0, nil
@@ -103,8 +103,7 @@ func (o *stdoutParser) finishLine() {
 	}
 }
 
-// acceptUnterminated takes the current line if it is a message already, so that only its line feed is missing. It reports whether
-// that is so.
+// acceptUnterminated takes the current line, whose line feed has not come, if it is a message. It reports whether it is.
 func (o *stdoutParser) acceptUnterminated() (taken bool) {
 	m, err := jsonrpc.Parse(bytes.TrimSpace(o.currentLine))
 	if err != nil || o.idFinder != nil {
@@ -116,7 +115,7 @@ func (o *stdoutParser) acceptUnterminated() (taken bool) {
 	return true
 }
 
-// finish says that no more bytes come.
+// finish takes the end of stdout: no more bytes come.
 func (o *stdoutParser) finish() {
 	if len(o.currentLine) > 0 && o.idFinder == nil && !o.acceptUnterminated() {
 		o.finishLine()
@@ -124,7 +123,7 @@ func (o *stdoutParser) finish() {
 	o.flushAsNoise()
 }
 
-// noteFault counts a fault, and keeps the evidence if it is one of the first.
+// noteFault counts a fault, and keeps the evidence if it is among the first few.
 func (o *stdoutParser) noteFault(f stdoutFault, evidence string) {
 	o.faultCounts[f]++
 	if len(o.faultLines[f]) < maxLinesPerFault {
@@ -132,8 +131,8 @@ func (o *stdoutParser) noteFault(f stdoutFault, evidence string) {
 	}
 }
 
-// noteNoise takes a line that is no message. An answer at the end of the line explains a server that seems to be silent. It does not
-// count as an answer, because logs quote messages, too.
+// noteNoise notes a line that is no message as faultNoise. If a response stands at its end, it is faultInFront, too, which
+// explains a server that seems to be silent; but that response does not count as an answer, because logs quote messages, too.
 func (o *stdoutParser) noteNoise(line []byte) {
 	o.noteFault(faultNoise, string(line))
 	if jsonrpc.EndsInResponse(line) {
@@ -141,7 +140,7 @@ func (o *stdoutParser) noteNoise(line []byte) {
 	}
 }
 
-// parseLine takes a line without its line feed.
+// parseLine takes a line, without its line feed, that is not too long: a message or not.
 func (o *stdoutParser) parseLine(line []byte) {
 	if text, found := bytes.CutPrefix(line, []byte(bom)); found {
 		o.noteFault(faultBOM, fmt.Sprintf("EF BB BF %s", text))
@@ -167,7 +166,7 @@ func (o *stdoutParser) parseLine(line []byte) {
 	}
 }
 
-// parseMessages reads a message, or the messages of an array.
+// parseMessages parses text as a message, or as an array of messages; false: it is neither.
 func parseMessages(text []byte) (messages []jsonrpc.Message, ok bool) {
 	if jsonrpc.IsBatch(text) {
 		elements, err := jsonrpc.SplitBatch(text, 1000)
@@ -187,7 +186,8 @@ func parseMessages(text []byte) (messages []jsonrpc.Message, ok bool) {
 	return []jsonrpc.Message{m}, err == nil
 }
 
-// handleNonMessage takes a line that is no message by itself.
+// handleNonMessage takes a line that is no message by itself: a header, part of a message of several lines, or noise. text is
+// line without its CR and byte order mark.
 func (o *stdoutParser) handleNonMessage(line, text []byte) {
 	trimmed := bytes.TrimSpace(text)
 	switch {
@@ -204,8 +204,8 @@ func (o *stdoutParser) handleNonMessage(line, text []byte) {
 	}
 }
 
-// addToPossibleMessage adds a line to those that may be one message, and looks whether the message is complete. It reports whether the
-// line was part of a message, or still may be.
+// addToPossibleMessage adds a line to possibleMessage, and takes that as a message if it is complete, or as noise if it cannot
+// become one. It reports whether the line was part of a message, or still may be.
 func (o *stdoutParser) addToPossibleMessage(line []byte) bool {
 	o.possibleMessage = append(append(o.possibleMessage, line...), '\n')
 	trimmed := bytes.TrimSpace(line)
@@ -226,7 +226,7 @@ func (o *stdoutParser) addToPossibleMessage(line []byte) bool {
 	return o.possibleMessage != nil
 }
 
-// flushAsNoise notes the lines of possibleMessage as noise: they are no message.
+// flushAsNoise notes each line of possibleMessage as noise, and empties it: they are no message.
 func (o *stdoutParser) flushAsNoise() {
 	for line := range bytes.Lines(o.possibleMessage) {
 		o.noteNoise(bytes.TrimSuffix(line, []byte{'\n'}))
@@ -234,7 +234,7 @@ func (o *stdoutParser) flushAsNoise() {
 	o.possibleMessage = nil
 }
 
-// aroundInvalid returns the neighbourhood of the first byte that is not UTF-8.
+// aroundInvalid returns the text around the first byte that is not UTF-8, and the place of that byte.
 func aroundInvalid(text []byte) string {
 	at := 0
 	for at < len(text) {
@@ -248,7 +248,7 @@ func aroundInvalid(text []byte) string {
 	return fmt.Sprintf("byte %d: %s", at+1, text[from:min(len(text), at+60)])
 }
 
-// lineTail returns the last bytes of a line.
+// lineTail returns the end of a line, of 60 bytes at most.
 func lineTail(text []byte) string {
 	const n = 60
 	if len(text) <= n {

@@ -15,23 +15,25 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// maxPages is how many pages of a list are read.
+// maxPages is how many pages of a list are read at most.
 const maxPages = 100
 
-// A listMethod is a method that lists something, which a server may have.
+// A listMethod is a method of MCP that lists something.
 type listMethod struct {
-	capability, method, resultMember string
-	nameMember                       string // the member that names an element
+	capability   string // the capability of a server that has the method: "tools"
+	method       string // "tools/list"
+	resultMember string // the member of the result that has the elements: "tools"
+	nameMember   string // the member of an element that names it: "name"
 }
 
+// allLists are the lists that checkLists reads.
 var allLists = []listMethod{
 	{"tools", "tools/list", "tools", "name"},
 	{"prompts", "prompts/list", "prompts", "name"},
 	{"resources", "resources/list", "resources", "uri"},
 }
 
-// checkLists is C13: reads all lists that the server says it has, and looks whether clients can
-// make use of them.
+// checkLists reads all lists that the server says it has, and adds C13 where clients cannot make use of them.
 func (s *session) checkLists(ctx context.Context) {
 	began := time.Now()
 	for _, l := range allLists {
@@ -51,12 +53,13 @@ func (s *session) checkLists(ctx context.Context) {
 	}
 }
 
-// addC13 adds a finding of C13.
+// addC13 adds a finding with the code C13.
 func (s *session) addC13(severity doctor.Severity, title, seen, means, do string) {
 	s.addFinding("C13", severity, title, seen, means, do)
 }
 
-// checkUndeclaredTools looks whether there are tools although the server does not say so.
+// checkUndeclaredTools adds C13 if the server has tools, although it has not declared the capability. l is the list without a
+// capability; only that of tools is checked.
 func (s *session) checkUndeclaredTools(ctx context.Context, l listMethod) {
 	if l.capability != "tools" {
 		return
@@ -72,7 +75,7 @@ func (s *session) checkUndeclaredTools(ctx context.Context, l listMethod) {
 	}
 }
 
-// readList reads all pages of a list, and looks at the elements. It returns how many there are; false: a page could not be had.
+// readList reads all pages of a list, and checks each element. It returns how many there are; false: a page could not be had.
 func (s *session) readList(ctx context.Context, l listMethod) (count int, ok bool) {
 	names, cursors := map[string]bool{}, map[string]bool{}
 	members := ""
@@ -111,7 +114,7 @@ func (s *session) readList(ctx context.Context, l listMethod) (count int, ok boo
 	}
 }
 
-// checkListReply reports whether a page of a list was answered with a result, and adds a finding if not.
+// checkListReply reports whether r, the answer to the request for a page of a list, has a result, and adds a finding if not.
 func (s *session) checkListReply(l listMethod, r reply) (ok bool) {
 	const do = "Implement the method, or do not declare the capability."
 	switch {
@@ -128,8 +131,8 @@ func (s *session) checkListReply(l listMethod, r reply) (ok bool) {
 	return r.hasResult()
 }
 
-// nextCursor returns the cursor of the next page; more is false if there is none, or it is not to be asked for. raw is nextCursor of
-// this page, and cursors are those that were returned before.
+// nextCursor returns the cursor of the next page; more is false if there is none, or it is not to be asked for. raw is the
+// member nextCursor of this page, the page-th, and cursors are those that were returned before: it adds this one.
 func (s *session) nextCursor(l listMethod, raw json.RawMessage, cursors map[string]bool, page int) (cursor string, more bool) {
 	if len(raw) == 0 {
 		return "", false
@@ -154,7 +157,8 @@ func (s *session) nextCursor(l listMethod, raw json.RawMessage, cursors map[stri
 	return cursor, s.timeLeft() > 0
 }
 
-// checkElement looks at one tool, prompt or resource. names are those of the list so far: it adds this one.
+// checkElement checks one tool, prompt or resource of a list, and adds C13 if it has no name, or that of another. names are the
+// names in the list so far: it adds this one.
 func (s *session) checkElement(l listMethod, element []byte, names map[string]bool) {
 	var name string
 	for m := range jsonrpc.Members(element) {
@@ -178,7 +182,7 @@ func (s *session) checkElement(l listMethod, element []byte, names map[string]bo
 	}
 }
 
-// checkToolSchemas looks at the schemas of a tool.
+// checkToolSchemas checks the schemas of the tool name, whose JSON is element, and adds C13 for what is wrong with them.
 func (s *session) checkToolSchemas(name string, element []byte) {
 	var input, output []byte
 	for m := range jsonrpc.Members(element) {
@@ -205,7 +209,7 @@ func (s *session) checkToolSchemas(name string, element []byte) {
 	}
 }
 
-// inputSchemaProblem says what is wrong with an inputSchema; "": nothing.
+// inputSchemaProblem returns what is wrong with a tool's inputSchema, as the end of a sentence; "": nothing.
 func inputSchemaProblem(schema []byte) string {
 	if len(schema) == 0 {
 		return "is missing"

@@ -18,44 +18,44 @@ import (
 type outcome int
 
 const (
-	outcomeAnswered outcome = iota // with a result or an error
-	outcomeTooLong                 // with a line longer than the limit
-	outcomeEchoed                  // with the request itself
-	outcomeExited                  // the server has ended, or closed its stdout
-	outcomeSilent                  // no answer in time
+	outcomeAnswered outcome = iota // it was answered with a result or an error
+	outcomeTooLong                 // it was answered with a line that is longer than the limit
+	outcomeEchoed                  // the request itself came back
+	outcomeExited                  // the server has ended or closed its stdout before it answered
+	outcomeSilent                  // no answer came in time
 )
 
-// reply is the answer to a request, if there is one.
+// reply is what came back for a request, or that nothing did.
 type reply struct {
-	outcome  outcome
-	message  jsonrpc.Message // with outcomeAnswered: under an id that may not be the one that was asked with
-	duration time.Duration   // from the request until awaitReply had its answer, or stopped waiting
+	outcome  outcome         // what has become of the request
+	message  jsonrpc.Message // with outcomeAnswered: the response; its id may not be the one that was asked with
+	duration time.Duration   // from the sending of the request until awaitReply had this reply, or stopped waiting
 }
 
-// hasResult reports whether the reply has a result.
+// hasResult reports whether the request was answered with a result, and not with an error.
 func (r reply) hasResult() bool { return r.outcome == outcomeAnswered && !r.message.IsError() }
 
-// A serverProcess is one process that was started. Its methods may be called concurrently, but for
-// stop, which whoever has started it must call.
+// A serverProcess is one process of the server that was started. Its methods may be called concurrently, but for stop, which
+// whoever has started it must call.
 type serverProcess struct {
-	process      *supervisor.Process
-	startedAt    time.Time
-	inputQueue   chan []byte   // what is to be written to stdin
-	writingEnded chan struct{} // closed when writeStdin has returned
-	stdoutEnded  chan struct{} // closed when stdout has ended
+	process      *supervisor.Process // the process itself
+	startedAt    time.Time           // when it was started
+	inputQueue   chan []byte         // lines that are to be written to stdin
+	writingEnded chan struct{}       // closed when writeStdin has returned
+	stdoutEnded  chan struct{}       // closed when stdout has ended
 
-	mu               sync.Mutex // guards what follows, down to killedContainers
-	firstRequestAt   time.Time  // when the first request was sent
-	output           *stdoutParser
-	replyChans       map[string]chan reply // by id, as it is spelled in JSON
-	strayReplies     chan reply            // gets the answers whose id nobody waits for; nil: they are dropped
-	killedContainers []string              // ids of containers that had to be killed
+	mu               sync.Mutex            // guards what follows, down to killedContainers
+	firstRequestAt   time.Time             // when the first request was sent; zero: none was
+	output           *stdoutParser         // takes stdout apart
+	replyChans       map[string]chan reply // channels of those who wait for an answer, by id as it is spelled in JSON
+	strayReplies     chan reply            // gets an answer whose id nobody waits for; nil: it is dropped
+	killedContainers []string              // ids of containers that the server had left running, and that were killed
 
-	recording       *doctor.Recording // nil: nothing is recorded
-	recordedSession string            // the name of this process's session there
+	recording       *doctor.Recording // where messages are recorded; nil: nowhere
+	recordedSession string            // name of this process's session in recording
 }
 
-// startProcess starts a process. maxLineBytes is that of stdoutParser.
+// startProcess starts a process of a server, and reads its stdout. maxLineBytes is how long a message may be; 0: no limit.
 func startProcess(ctx context.Context, spec supervisor.Spec, maxLineBytes int) (*serverProcess, error) {
 	p := &serverProcess{
 		inputQueue: make(chan []byte, 64), writingEnded: make(chan struct{}), stdoutEnded: make(chan struct{}),
@@ -99,7 +99,7 @@ func (p *serverProcess) readStdout() {
 	}
 }
 
-// writeStdin is the goroutine that writes to stdin; stop waits for it. After an error it throws lines away.
+// writeStdin is the goroutine that writes inputQueue to stdin; stop waits for it. After an error it throws lines away.
 func (p *serverProcess) writeStdin() {
 	defer close(p.writingEnded)
 	var err error
@@ -112,7 +112,7 @@ func (p *serverProcess) writeStdin() {
 	}
 }
 
-// handleMessage takes a message of the server, and answers its requests. It is called with mu held.
+// handleMessage takes a message of the server: it hands on a response, and answers a request. It is called with mu held.
 func (p *serverProcess) handleMessage(m jsonrpc.Message) {
 	p.recording.RecordMessage(p.recordedSession, "stdio", trace.ToClient, m.Bytes())
 	switch m.Kind() {
@@ -134,12 +134,12 @@ func (p *serverProcess) handleMessage(m jsonrpc.Message) {
 	}
 }
 
-// handleTooLongAnswer takes the id of an answer that was too long. It is called with mu held.
+// handleTooLongAnswer takes the id of an answer that was too long to be read. It is called with mu held.
 func (p *serverProcess) handleTooLongAnswer(id jsonrpc.ID) {
 	p.deliverReply(id, reply{outcome: outcomeTooLong})
 }
 
-// deliverReply gives a reply to the one who waits for its id, or else to strayReplies. It is called with mu held.
+// deliverReply gives r to whoever waits for an answer with this id, or else to strayReplies. It is called with mu held.
 func (p *serverProcess) deliverReply(id jsonrpc.ID, r reply) {
 	to, known := p.replyChans[id.String()]
 	if !known {
@@ -151,19 +151,20 @@ func (p *serverProcess) deliverReply(id jsonrpc.ID, r reply) {
 	}
 }
 
+// encodeLine returns a message as a line, with its line feed.
 func encodeLine(m jsonrpc.Message) []byte { return append(slices.Clone(m.Bytes()), '\n') }
 
 // A pendingRequest is a request that was sent. Whoever has sent it must call stopAwaiting.
 type pendingRequest struct {
-	process    *serverProcess
-	id         string     // as JSON
-	takesAnyID bool       // replies gets strayReplies, too
-	replies    chan reply // holds one
-	sentAt     time.Time
+	process    *serverProcess // to which it was sent
+	id         string         // as it is spelled in JSON
+	takesAnyID bool           // an answer whose id nobody waits for counts as the answer, too
+	replies    chan reply     // gets the answer; it has room for one
+	sentAt     time.Time      // when it was sent
 }
 
-// sendRequest sends a request. id is JSON. With anyID an answer whose id nobody waits for counts as the answer to
-// this request.
+// sendRequest sends a request and does not wait for the answer. id and params are JSON. With anyID an answer whose id nobody
+// waits for counts as the answer to this request.
 func (p *serverProcess) sendRequest(id, method, params string, anyID bool) *pendingRequest {
 	ident, _ := jsonrpc.ParseID([]byte(id))
 	q := &pendingRequest{process: p, id: id, takesAnyID: anyID, replies: make(chan reply, 1), sentAt: time.Now()}
@@ -183,8 +184,8 @@ func (p *serverProcess) sendRequest(id, method, params string, anyID bool) *pend
 	return q
 }
 
-// awaitReply waits for the answer, at most for patience and until ctx is done: then the outcome is outcomeSilent, and it may be
-// called again.
+// awaitReply waits for the answer, at most for patience and until ctx is done: then the outcome is outcomeSilent, and
+// awaitReply may be called again.
 func (q *pendingRequest) awaitReply(ctx context.Context, patience time.Duration) reply {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -204,7 +205,7 @@ func (q *pendingRequest) awaitReply(ctx context.Context, patience time.Duration)
 	return r
 }
 
-// stopAwaiting says that the answer is of no interest any more.
+// stopAwaiting says that the answer is not waited for any more: it is dropped if it comes.
 func (q *pendingRequest) stopAwaiting() {
 	q.process.mu.Lock()
 	defer q.process.mu.Unlock()
@@ -214,14 +215,14 @@ func (q *pendingRequest) stopAwaiting() {
 	}
 }
 
-// request sends a request and waits for its answer.
+// request sends a request and waits for its answer, for patience at most. id and params are JSON.
 func (p *serverProcess) request(ctx context.Context, id, method, params string, patience time.Duration) reply {
 	q := p.sendRequest(id, method, params, false)
 	defer q.stopAwaiting()
 	return q.awaitReply(ctx, patience)
 }
 
-// notify sends a notification.
+// notify sends a notification without params.
 func (p *serverProcess) notify(method string) {
 	select {
 	case p.inputQueue <- encodeLine(jsonrpc.NewNotification(method, nil)):
@@ -229,21 +230,22 @@ func (p *serverProcess) notify(method string) {
 	}
 }
 
-// acceptUnterminated takes a message that lacks nothing but its line feed, if there is one.
+// acceptUnterminated takes a message at the end of stdout that lacks nothing but its line feed, and reports whether there is
+// one.
 func (p *serverProcess) acceptUnterminated() (taken bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.output.acceptUnterminated()
 }
 
-// faultLines returns the lines of stdout that show a fault, and how many there were.
+// faultLines returns the first few lines of stdout that show the fault f, and how often it was seen.
 func (p *serverProcess) faultLines(f stdoutFault) (lines []string, count int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.output.faultLines[f]), p.output.faultCounts[f]
 }
 
-// stop ends the process and all that it has started, and waits for the two goroutines. It must be called once.
+// stop ends the process and all that it has started, and waits for its two goroutines. It must be called once.
 func (p *serverProcess) stop() error {
 	err := p.process.Stop()
 	<-p.stdoutEnded // the reader sends answers, too
@@ -260,8 +262,8 @@ func (p *serverProcess) stop() error {
 	return nil
 }
 
-// awaitExit says how the process ended, if it did by itself: "exit status 3". It waits a second
-// for the end, because a process that has closed its stdout is most often about to end. ended is false if it runs on.
+// awaitExit returns how the process has ended by itself, such as "exit status 3". It waits a second for the end, because a
+// process that has closed its stdout is most often about to end. ended is false if the process runs on.
 func (p *serverProcess) awaitExit() (how string, ended bool) {
 	timer := time.NewTimer(time.Second)
 	defer timer.Stop()

@@ -9,30 +9,33 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
-// A secretArg is an argument that holds a credential.
+// A secretArg is an argument of a command that holds a credential.
 type secretArg struct {
-	index  int    // in the arguments, from 0, without the command itself
-	reason string // why it is taken for one: "the value of --api-key"
-	value  string // the credential
+	index  int    // its index in the arguments, which begin at 0 and lack the command itself
+	reason string // why it is taken for a credential: "the value of --api-key"
+	value  string // the credential in it
 }
 
 var (
-	// secretNamePattern matches names that end in the word for a secret: not "tokenizer", not "author".
+	// secretNamePattern matches names that end in a word for a secret, such as "api-key": not "tokenizer", not "author".
 	secretNamePattern = lazyregexp.New(`(?i)(^|[-_.])(api[-_.]?key|access[-_.]?key|private[-_.]?key|secret[-_.]?key|apikey|secret|token|access[-_.]?token|auth[-_.]?token|bearer|password|passwd|pwd|passphrase|credentials?|authorization|pat|key)$`)
-	// nonSecretNamePattern matches names that end like secrets and are none.
+	// nonSecretNamePattern matches names that secretNamePattern may match, and that name no secret, such as "max-tokens".
 	nonSecretNamePattern = lazyregexp.New(`(?i)(max|num|public|sort|primary|partition|foreign|cache|first|last|csrf[-_.]name|ssh|host)[-_.]?(key|tokens?)$|(tokens|key[-_.]?(file|path|id|name)|token[-_.]?(file|path|url|name|limit))$`)
-	// knownKeyPattern matches credentials by what their makers have them begin with.
+	// knownKeyPattern matches credentials of known makers, by how these begin ("sk-"); the credential is its second group.
 	knownKeyPattern = lazyregexp.New(`(^|[^A-Za-z0-9])(sk-[A-Za-z0-9_-]{16,}|(sk|rk|pk)_(live|test)_[A-Za-z0-9]{10,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|xox[abeoprs]-[A-Za-z0-9-]{10,}|(AKIA|ASIA)[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_-]{20,}|hf_[A-Za-z0-9]{20,}|npm_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{20,}|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*|-----BEGIN [A-Z ]*PRIVATE KEY-----)`)
-	// fileNamePattern matches names of files, userInfoPattern a URL with a password, queryParamPattern one value of a query,
-	// httpCredentialPattern the credentials of an Authorization header, denseTextPattern text that may be random.
-	fileNamePattern       = lazyregexp.New(`\.(pem|key|crt|json|txt|env|ya?ml|toml|conf)$`)
-	userInfoPattern       = lazyregexp.New(`^[a-zA-Z][a-zA-Z0-9+.-]*://[^/?#@:]*:([^/?#@]+)@`)
-	queryParamPattern     = lazyregexp.New(`[?&]([^=&#]+)=([^&#]+)`)
+	// fileNamePattern matches the end of the name of a file.
+	fileNamePattern = lazyregexp.New(`\.(pem|key|crt|json|txt|env|ya?ml|toml|conf)$`)
+	// userInfoPattern matches the beginning of a URL with a user and a password, which is its group.
+	userInfoPattern = lazyregexp.New(`^[a-zA-Z][a-zA-Z0-9+.-]*://[^/?#@:]*:([^/?#@]+)@`)
+	// queryParamPattern matches a name and its value in the query of a URL; both are groups.
+	queryParamPattern = lazyregexp.New(`[?&]([^=&#]+)=([^&#]+)`)
+	// httpCredentialPattern matches the value of an Authorization header; the credential is its group.
 	httpCredentialPattern = lazyregexp.New(`(?i)\b(?:bearer|basic)\s+([A-Za-z0-9._~+/=-]{8,})`)
-	denseTextPattern      = lazyregexp.New(`^[A-Za-z0-9_+=-]{32,}$`)
+	// denseTextPattern matches a long text without spaces that may be random.
+	denseTextPattern = lazyregexp.New(`^[A-Za-z0-9_+=-]{32,}$`)
 )
 
-// findSecretArgs finds the arguments that look like credentials.
+// findSecretArgs returns the arguments that hold what looks like a credential.
 func findSecretArgs(args []string) []secretArg {
 	var found []secretArg
 	for i, arg := range args {
@@ -47,24 +50,23 @@ func findSecretArgs(args []string) []secretArg {
 	return found
 }
 
-// isSecretFlag reports whether an argument is a flag whose value is a secret.
+// isSecretFlag reports whether an argument is a flag, such as --api-key, whose value is the next argument and a secret.
 func isSecretFlag(arg string) bool {
 	return strings.HasPrefix(arg, "-") && !strings.Contains(arg, "=") && isSecretName(strings.TrimLeft(arg, "-"))
 }
 
-// isSecretName reports whether a name tells that its value is a secret.
+// isSecretName reports whether the name of a flag, variable or header tells that its value is a secret.
 func isSecretName(name string) bool {
 	return secretNamePattern.MatchString(name) && !nonSecretNamePattern.MatchString(name)
 }
 
-// mayBeSecret reports whether text may be a credential itself: not the name of a variable, a
-// number or a file.
+// mayBeSecret reports whether text may be a credential, and is not the name of a variable, a number, a file or too short.
 func mayBeSecret(text string) bool {
 	return len(text) >= 4 && !fileNamePattern.MatchString(text) && !strings.ContainsAny(text[:1], "$<@./~%") && strings.Trim(text, "0123456789") != "" &&
 		text != "true" && text != "false" && text != "none"
 }
 
-// findSecret finds the credential in one argument; value "": there is none. what says why value is taken for one.
+// findSecret returns the credential in an argument (value), and why it is taken for one (what); value "": there is none.
 func findSecret(arg string) (what, value string) {
 	if name, rest, ok := strings.Cut(arg, "="); ok && isSecretName(strings.TrimLeft(name, "-")) && mayBeSecret(rest) {
 		return "the value of " + name, rest
@@ -111,6 +113,7 @@ func looksRandom(arg string) bool {
 		strings.ContainsAny(arg, strings.ToUpper(lower))
 }
 
+// charClass returns 1 for a digit, 2 for a lower-case letter, 3 for a capital and 0 for any other byte.
 func charClass(c byte) int {
 	switch {
 	case c >= '0' && c <= '9':

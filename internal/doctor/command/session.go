@@ -14,34 +14,34 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// initializeParams are those of initialize in a revision.
+// initializeParams returns the params of initialize in a revision, as JSON.
 func initializeParams(revision string) string {
 	return fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{},"clientInfo":%s}`, revision, buildinfo.Implementation())
 }
 
-// modernMeta is the _meta of a request of 2026-07-28.
+// modernMeta returns the member "_meta" of the params of a request of 2026-07-28, as JSON.
 func modernMeta() string {
 	return fmt.Sprintf(`"_meta":{%q:%q,%q:%s,%q:{}}`, era.KeyVersion, era.NewestModern, era.KeyClientInfo, buildinfo.Implementation(), era.KeyCapabilities)
 }
 
-// session is a conversation with a process in one era.
+// session is a conversation with one process in one era.
 type session struct {
 	*diagnosis
-	process      *serverProcess
-	isModern     bool
-	omitsTimings bool            // no timings are noted: the conversation in the other era has noted them
+	process      *serverProcess  // the process that is asked
+	isModern     bool            // the conversation is in 2026-07-28; otherwise in a revision with initialize
+	omitsTimings bool            // no timings are noted, because the conversation in the other era has noted them
 	firstResult  []byte          // the result of initialize or server/discover
-	requestCount int             // of request and callTool: their ids go by it
-	toolNames    map[string]bool // names of a tools/list that was read to its end; nil: it was not
+	requestCount int             // how many requests request and callTool have sent: the ids go by it
+	toolNames    map[string]bool // names in tools/list, which was read to its end; nil: it was not
 }
 
-// request sends a request and waits for its answer. members are the members of params, as JSON without braces.
+// request sends a request and waits for its answer. members are the members of params, as JSON without braces; "": none.
 func (s *session) request(ctx context.Context, method, members string) reply {
 	s.requestCount++
 	return s.process.request(ctx, fmt.Sprint(100+s.requestCount), method, s.paramsJSON(members), s.answerWait())
 }
 
-// paramsJSON returns params with these members, and with _meta if the era wants it.
+// paramsJSON returns the params of a request, as JSON, with these members, and in 2026-07-28 with _meta.
 func (s *session) paramsJSON(members string) string {
 	if s.isModern {
 		if members != "" {
@@ -52,7 +52,7 @@ func (s *session) paramsJSON(members string) string {
 	return "{" + members + "}"
 }
 
-// hasCapability reports whether the server has declared a capability.
+// hasCapability reports whether the server has declared a capability in firstResult.
 func (s *session) hasCapability(capability string) bool {
 	var result struct {
 		Capabilities map[string]json.RawMessage `json:"capabilities"`
@@ -62,7 +62,7 @@ func (s *session) hasCapability(capability string) bool {
 	return ok
 }
 
-// checkIDs is C9: whether the server answers under the ids that it was asked with.
+// checkIDs sends requests with several ids, and adds C9 where the server does not answer under the id that it was asked with.
 func (s *session) checkIDs(ctx context.Context) {
 	method := "ping"
 	if s.isModern {
@@ -101,10 +101,10 @@ func (s *session) checkIDs(ctx context.Context) {
 	}
 }
 
-// largeID is a number that a double-precision float cannot hold.
+// largeID is an id, a whole number that a double-precision float cannot hold: it would be rounded.
 const largeID = "9007199254740993"
 
-// addUnanswered tells of a request that was not answered because of its id.
+// addUnanswered adds C9: a request was not answered in the time took, because of its id.
 func (s *session) addUnanswered(method, id string, took time.Duration) {
 	if id == largeID {
 		s.report.AddFinding(doctor.LargeIDsUnanswered.WithEvidence("asked with " + id + ": no answer"))
@@ -115,7 +115,7 @@ func (s *session) addUnanswered(method, id string, took time.Duration) {
 		"The server must answer requests with every number and every string as the id.")
 }
 
-// compareID looks whether an answer has the id of its request.
+// compareID adds C9 if got, the id of an answer, is not asked, the id of its request.
 func (s *session) compareID(asked string, got jsonrpc.ID) {
 	want, _ := jsonrpc.ParseID([]byte(asked))
 	if got == want {
@@ -131,7 +131,7 @@ func (s *session) compareID(asked string, got jsonrpc.ID) {
 	}
 }
 
-// addEndedDuring tells of a server that has ended in the middle of the conversation.
+// addEndedDuring adds C2: the server has ended in the middle of the conversation, while it had request to answer.
 func (s *session) addEndedDuring(request string) {
 	how, _ := s.process.awaitExit()
 	s.addFinding("C2", doctor.Error, "the server ends during a request", request+": "+how+stderrSuffix(s.process),
@@ -139,7 +139,8 @@ func (s *session) addEndedDuring(request string) {
 		"The text on stderr should name the cause; a server must answer what it does not understand with an error.")
 }
 
-// callTool calls the tool that the user has named (C7, C15).
+// callTool calls the tool that the user has named, if any, notes the fact "call", and adds C7 or C15 if the call is not
+// answered, or refused.
 func (s *session) callTool(ctx context.Context) {
 	name := s.options.ToolToCall
 	if name == "" && len(s.toolNames) > 0 && !s.report.HasFaults() {
@@ -179,7 +180,8 @@ func (s *session) callTool(ctx context.Context) {
 	}
 }
 
-// addNoSuchTool adds the finding that the tool of a failed call is not listed by the server, if that is so, and reports whether it is.
+// addNoSuchTool adds C15 if the tool that the user has named is not in the server's list, and reports whether that is so. r is
+// the answer to the call.
 func (s *session) addNoSuchTool(r reply) bool {
 	name := s.options.ToolToCall
 	if s.toolNames == nil || s.toolNames[name] {
@@ -190,7 +192,7 @@ func (s *session) addNoSuchTool(r reply) bool {
 	return true
 }
 
-// stderrSuffix returns the last lines of the server's stderr, as the end of a sentence.
+// stderrSuffix returns the last lines of the server's stderr, as the end of a sentence that begins with "; ".
 func stderrSuffix(p *serverProcess) string {
 	lines := p.process.StderrTail()
 	if len(lines) == 0 {

@@ -14,11 +14,11 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
 )
 
-// isBadProgram reports whether the system does not take a file for a program.
+// isBadProgram reports whether err says that a file is no program that the system can run.
 func isBadProgram(err error) bool { return errors.Is(err, syscall.ENOEXEC) }
 
-// desktopPathFolders returns the PATH of programs that are started from a desktop's menu, not from a
-// shell with its own settings; nil: they have the user's PATH.
+// desktopPathFolders returns the folders of PATH of programs that are started from a desktop's menu, and not from a shell with
+// its own settings; nil: they have the user's PATH.
 func desktopPathFolders() []string {
 	switch runtime.GOOS {
 	case "darwin":
@@ -29,7 +29,7 @@ func desktopPathFolders() []string {
 	return []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/snap/bin"}
 }
 
-// usualFolders returns where package managers of languages put programs.
+// usualFolders returns folders into which package managers put programs, perhaps outside of PATH.
 func usualFolders() []string {
 	folders := []string{"/usr/local/bin", "/opt/homebrew/bin", "/home/linuxbrew/.linuxbrew/bin", "/opt/local/bin", "/usr/local/go/bin", "/snap/bin"}
 	home, err := os.UserHomeDir()
@@ -46,7 +46,7 @@ func usualFolders() []string {
 	return folders
 }
 
-// findProgram returns the path of a program in the first of these folders that has it; "": none has.
+// findProgram returns the path of a program in the first of folders that has it; "": none has.
 func findProgram(program string, folders []string) string {
 	for _, dir := range folders {
 		if !filepath.IsAbs(dir) {
@@ -59,7 +59,7 @@ func findProgram(program string, folders []string) string {
 	return ""
 }
 
-// searchedFolders returns the folders of the server's PATH.
+// searchedFolders returns the folders of the PATH with which the server is started.
 func (d *diagnosis) searchedFolders() []string {
 	list := os.Getenv("PATH")
 	for _, v := range d.spec.Env {
@@ -70,10 +70,11 @@ func (d *diagnosis) searchedFolders() []string {
 	return filepath.SplitList(list)
 }
 
-// isLookedUpInPath reports whether the command is looked for in PATH.
+// isLookedUpInPath reports whether the command is a mere name, which is looked for in PATH.
 func (d *diagnosis) isLookedUpInPath() bool { return filepath.Base(d.spec.Path) == d.spec.Path }
 
-// checkDesktopPath notes where in PATH the command is. If desktop clients may not find it there, it says so (C1).
+// checkDesktopPath notes, as the fact "command", where in PATH the command is, and that clients started from a desktop may not
+// find it there; on macOS that is C1.
 func (d *diagnosis) checkDesktopPath() {
 	if !d.isLookedUpInPath() {
 		return
@@ -98,7 +99,7 @@ func (d *diagnosis) checkDesktopPath() {
 		"Write the full path into the client's configuration: "+file)
 }
 
-// addCommandNotFound is C1: the command cannot be started at all.
+// addCommandNotFound adds C1: the command cannot be started at all, because of err.
 func (d *diagnosis) addCommandNotFound(err error) {
 	const means = "Nothing was started. Every client fails in the same way, most with \"spawn ... ENOENT\"."
 	if !d.isLookedUpInPath() || !strings.Contains(err.Error(), "not found in PATH") {

@@ -13,16 +13,20 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
 )
 
-// quickStartThreshold is how long a start may take at most for all older revisions to be asked for, and not only some.
+// quickStartThreshold is how long a start may take for all older revisions to be asked for; after a longer one, only two are.
 const quickStartThreshold = time.Second
 
-// nonexistentRevision is a revision that there will never be.
+// nonexistentRevision is a revision that there will never be: no server should agree to it.
 const nonexistentRevision = "2099-01-01"
 
-// initializeFailure is how a server fails at initialize. title goes on after "the server "; seen is the evidence.
-type initializeFailure struct{ title, seen string }
+// initializeFailure is how a server fails at initialize.
+type initializeFailure struct {
+	title string // what the server does, behind "the server ": "does not answer initialize"
+	seen  string // the evidence
+}
 
-// checkInitializeResult looks at a result of initialize (C8) and notes what it says.
+// checkInitializeResult checks the result of initialize, adds C8 if something is missing or wrong, and notes the facts
+// "revision" and "server".
 func (d *diagnosis) checkInitializeResult(result []byte) {
 	var r struct {
 		ProtocolVersion *string                    `json:"protocolVersion"`
@@ -49,25 +53,26 @@ func (d *diagnosis) checkInitializeResult(result []byte) {
 	}
 }
 
+// noteAnsweredRevision keeps that the server has answered with the revision got when it was asked for another or the same.
 func (d *diagnosis) noteAnsweredRevision(asked, got string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.answeredRevisions[asked] = got
 }
 
-// addRefusedInitialize tells of a server that answers initialize with an error.
+// addRefusedInitialize adds C8: the server answers initialize with an error.
 func (d *diagnosis) addRefusedInitialize(first reply) {
 	d.addFinding("C8", doctor.Error, "the server refuses initialize", fmt.Sprintf("asked for %s: %s", era.NewestLegacy, first.message.ErrorObject()),
 		"Clients give up, unless they try an older revision by themselves.",
 		"A server that does not know the revision must answer with one that it knows, not with an error.")
 }
 
-// A separateCheck asks a process of its own, which has the time wait for its first
-// answer. It returns what is wrong; nil: nothing, or there was no time.
+// A separateCheck starts a process of its own and asks it something; the first answer may take the time wait. It returns what
+// is wrong; nil: nothing, or there was no time.
 type separateCheck func(ctx context.Context, wait time.Duration) []doctor.Finding
 
-// checkSeparately asks further processes what would disturb the first one: C5, C8 and C12. start is how long the first one took
-// until its first answer.
+// checkSeparately asks further processes what would disturb the first one, and adds C5, C8 and C12. start is how long after its
+// start the first process has answered.
 func (d *diagnosis) checkSeparately(ctx context.Context, start time.Duration) {
 	d.checkSlowStart(ctx, start)
 	all := []separateCheck{d.checkSafeEnvironment, d.checkDiscover}
@@ -93,8 +98,8 @@ func (d *diagnosis) checkSeparately(ctx context.Context, start time.Duration) {
 	d.setRevisionFact()
 }
 
-// runSeparateChecks runs all checks, maxConcurrentChecks at a time. It repeats those that found a fault, one at a time and with
-// twice the time; then only what is found again counts.
+// runSeparateChecks runs all checks, maxConcurrentChecks at a time, and returns what they found. It repeats those that found
+// something, one at a time and with twice the time: then only what is found again counts.
 func (d *diagnosis) runSeparateChecks(ctx context.Context, all []separateCheck, wait time.Duration) (findings []doctor.Finding) {
 	found := make([][]doctor.Finding, len(all))
 	next := make(chan int)
@@ -120,7 +125,7 @@ func (d *diagnosis) runSeparateChecks(ctx context.Context, all []separateCheck, 
 	return findings
 }
 
-// checkRevision asks for another revision than the newest one.
+// checkRevision is a separateCheck: it asks a process for another revision than the newest one (C8).
 func (d *diagnosis) checkRevision(ctx context.Context, revision string, wait time.Duration) []doctor.Finding {
 	if d.timeLeft() <= 0 {
 		return nil
@@ -161,8 +166,8 @@ func (d *diagnosis) checkRevision(ctx context.Context, revision string, wait tim
 	return nil
 }
 
-// checkDiscover asks a process of its own whether it speaks 2026-07-28. If it does, it is asked all that a
-// client of that revision would ask. Else it must still answer initialize.
+// checkDiscover is a separateCheck: it asks a process whether it speaks 2026-07-28. One that does is asked all that a client of
+// that revision would ask; any other must still answer initialize (C8).
 func (d *diagnosis) checkDiscover(ctx context.Context, wait time.Duration) []doctor.Finding {
 	if d.timeLeft() <= 0 {
 		return nil
@@ -202,8 +207,8 @@ func (d *diagnosis) checkDiscover(ctx context.Context, wait time.Duration) []doc
 	return nil
 }
 
-// converseModern has a conversation in 2026-07-28 with a server that says it speaks that. With
-// omitsTimings its timings are not noted.
+// converseModern has a conversation in 2026-07-28 with p, which has answered server/discover with r; false: r does not name
+// that revision. With omitsTimings its timings are not noted.
 func (d *diagnosis) converseModern(ctx context.Context, p *serverProcess, r reply, omitsTimings bool) (isModern bool) {
 	var result struct {
 		SupportedVersions []string                   `json:"supportedVersions"`
@@ -224,8 +229,9 @@ func (d *diagnosis) converseModern(ctx context.Context, p *serverProcess, r repl
 	return true
 }
 
-// checkOnlyModern finds out, with a further process, whether a server that has not answered initialize with a result
-// speaks 2026-07-28. If so, it has the conversation in that. bad is how the server failed; nil: it has refused with an error.
+// checkOnlyModern finds out, with a further process, whether a server that has not answered initialize with a result speaks
+// 2026-07-28, and reports whether it does. If so, it has the conversation in that revision. bad is how the server failed at
+// initialize, which is a finding then; nil: it has refused with an error, as it should.
 func (d *diagnosis) checkOnlyModern(ctx context.Context, bad *initializeFailure) (isModern bool) {
 	p, err := d.startWithEnv(ctx, nil)
 	if err != nil {
@@ -252,7 +258,7 @@ func (d *diagnosis) checkOnlyModern(ctx context.Context, bad *initializeFailure)
 	return true
 }
 
-// setRevisionFact notes which revisions the server speaks.
+// setRevisionFact notes, as the fact "revision", which revisions the server has answered with.
 func (d *diagnosis) setRevisionFact() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -279,7 +285,8 @@ func (d *diagnosis) setRevisionFact() {
 	d.report.SetFact("revision", "%s", text)
 }
 
-// checkSlowStart adds C5 if start, the time until the first answer, was long. It starts the server a second time to compare.
+// checkSlowStart adds C5 if start, the time from the start of the first process to its first answer, was long. It starts the
+// server a second time to compare.
 func (d *diagnosis) checkSlowStart(ctx context.Context, start time.Duration) {
 	if start < d.options.SlowStartThreshold {
 		return

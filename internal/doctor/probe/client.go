@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	maxRequests           = 60      // of one diagnosis
-	maxConcurrentRequests = 8       // that wait for the headers of their replies at a time
-	maxBodyBytes          = 8 << 20 // bytes of a reply that are read
+	maxRequests           = 60      // how many requests a Client makes, those that ignore the limit not counted
+	maxConcurrentRequests = 8       // how many requests may wait for the headers of their replies at a time
+	maxBodyBytes          = 8 << 20 // how many bytes of a reply's body are read
 )
 
 // ErrRequestLimit says that no more requests are made: there were maxRequests,
@@ -31,37 +31,37 @@ var ErrRequestLimit = errors.New("no more requests are made")
 
 // Options say whom a Client talks to, and how. The zero value works, but for ReplyTimeout.
 type Options struct {
-	ReplyTimeout    time.Duration           // see Client; it must be above 0
-	Header          http.Header             // on every request, as the bridge's --header
-	ReservedHeaders []string                // headers that each request sets itself: those in Header are ignored
-	TLS             *tls.Config             // nil: the system's authorities, and no certificate of ours
-	OnSecrets       func(secrets ...string) // is told what must not be shown, as it becomes known; nil: nobody is
+	ReplyTimeout    time.Duration           // how long Client.Do waits for the whole of a reply; it must be above 0
+	Header          http.Header             // headers that the user has added to every request, as with --header
+	ReservedHeaders []string                // names of headers that requests set themselves: those in Header are ignored
+	TLS             *tls.Config             // nil: the system's authorities, and no client certificate
+	OnSecrets       func(secrets ...string) // is told what must not be shown, as it becomes known; nil: nobody is told
 }
 
-// A Client makes the requests of one diagnosis: at most maxRequests, and those that ignore that limit. Its methods
-// may be called concurrently, but for MoveTo and Close. Its fields are not to be changed, but for ReplyTimeout.
+// A Client makes the requests of one diagnosis: at most maxRequests, and those that ignore that limit. Its methods may be
+// called concurrently, but for MoveTo and Close. Its fields are not to be changed, but for ReplyTimeout.
 type Client struct {
 	URL    *url.URL       // of the server, without user and password
-	Header http.Header    // on every request to the server, without Host
+	Header http.Header    // the user's headers on every request to the server, without Host
 	Host   string         // the Host header that the user has set; "": that of the URL
-	Jar    http.CookieJar // cookies of the server
-	TLS    *tls.Config    // as in Options
+	Jar    http.CookieJar // cookies that the server has set
+	TLS    *tls.Config    // as in Options: nil is the default
 
 	// ReplyTimeout is how long Do waits for the whole of a reply, unless its context ends before.
 	// It may be changed while nothing else is going on.
 	ReplyTimeout time.Duration
 
-	onSecrets func(secrets ...string) // Options.OnSecrets, never nil
-	redactor  *httpdial.Peer          // takes the credentials out of what the report shows, see WithoutCredentials; it makes no request
-	transport *http.Transport
-	slots     chan struct{} // has an element for each request that waits for headers
-	startedAt time.Time     // when New was called
+	onSecrets func(secrets ...string) // Options.OnSecrets; never nil
+	redactor  *httpdial.Peer          // takes the credentials out of a text, for WithoutCredentials; it makes no request
+	transport *http.Transport         // makes the requests, but for those with UsesFreshConn
+	slots     chan struct{}           // has an element for each request that waits for the headers of its reply
+	startedAt time.Time               // when New was called
 
-	mu                sync.Mutex
-	requestCount      int    // how many requests were begun
-	first429          *Reply // the first reply with 429; nil: there was none
-	requestsBefore429 int    // requestCount when it came, so this request counts, too
-	nextID            int    // the id that NewID has returned last
+	mu                sync.Mutex // guards what follows
+	requestCount      int        // how many requests were begun
+	first429          *Reply     // the first reply with 429 (too many requests); nil: there was none
+	requestsBefore429 int        // how many requests had been begun when first429 came, that one included
+	nextID            int        // the id that NewID has returned last
 }
 
 // New returns a Client for the server at an http or https URL. It makes no request. The
@@ -91,13 +91,12 @@ func New(address string, o Options) (*Client, error) {
 	return c, nil
 }
 
-// MoveTo makes u, of the same origin, the address of the server. No other method may run
-// meanwhile.
+// MoveTo makes u, which has the same origin, the address of the server from now on. No other method may run meanwhile.
 func (c *Client) MoveTo(u *url.URL) {
 	c.URL, c.redactor = u, httpdial.NewPeer(u, c.Header, nil)
 }
 
-// WithoutCredentials returns text without the credentials that the server is given.
+// WithoutCredentials returns text without the credentials that the requests to the server have.
 func (c *Client) WithoutCredentials(text string) string { return c.redactor.WithholdSecrets(text) }
 
 // First429 returns the first reply with 429 (too many requests); nil: there was none. requests is how many had been begun
@@ -111,6 +110,7 @@ func (c *Client) First429() (first *Reply, requests int, since time.Duration) {
 	return c.first429, c.requestsBefore429, c.first429.StartedAt.Sub(c.startedAt)
 }
 
+// newTransport returns a Transport for requests, with connections of its own.
 func (c *Client) newTransport() *http.Transport {
 	return httpdial.NewTransport(httpdial.TransportOptions{ConnectTimeout: 4 * time.Second, TLS: c.TLS, MaxIdleConnsPerHost: maxConcurrentRequests})
 }
@@ -118,7 +118,7 @@ func (c *Client) newTransport() *http.Transport {
 // Close closes idle connections. All replies must have been closed before.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
-// NewID returns the id of a request that no other has.
+// NewID returns a JSON-RPC id that no other request of the Client has.
 func (c *Client) NewID() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,23 +128,23 @@ func (c *Client) NewID() int {
 
 // A Request is an HTTP request that a Client can make.
 type Request struct {
-	Method string            // "": POST
-	URL    *url.URL          // nil: the Client's
-	Host   string            // "": the user's, or the URL's
-	Header map[string]string // on top of the user's; the value "" takes a header away
-	Body   []byte
-	ID     int // of the request of MCP in Body; 0: none
+	Method string            // method of HTTP; "": POST
+	URL    *url.URL          // where it goes; nil: Client.URL
+	Host   string            // the header Host; "": Client.Host, or that of the URL
+	Header map[string]string // headers besides Client.Header; the value "" takes a header away
+	Body   []byte            // the JSON-RPC message; nil: none
+	ID     int               // JSON-RPC id of the request in Body; 0: there is none
 
-	UsesFreshConn       bool // on a connection of its own
-	IsForOtherServer    bool // to another server: without the user's headers, and without cookies
-	NoCookies           bool // sends none, and keeps none of the reply
-	IgnoresRequestLimit bool // is made also where ErrRequestLimit would be returned
+	UsesFreshConn       bool // it is made over a connection of its own
+	IsForOtherServer    bool // it goes to another server: without Client.Header, and without cookies
+	NoCookies           bool // it has no cookies, and those of its reply are not kept
+	IgnoresRequestLimit bool // it is made also after maxRequests or a reply with 429
 
-	Timeout time.Duration // for all of the reply, the wait for it included; 0: as long as the context lasts
+	Timeout time.Duration // how long the whole reply may take, the wait for it included; 0: as long as the context lasts
 }
 
-// acquireSlot waits until a request may be made, and counts it. must: it ignores the limit. Who gets no error gives the slot back.
-// The error is ErrRequestLimit, or that of ctx.
+// acquireSlot waits until there is a place in slots for a request, and counts the request. must: it ignores the limit. The
+// caller gives the place back if there is no error, which is ErrRequestLimit or that of ctx.
 func (c *Client) acquireSlot(ctx context.Context, must bool) error {
 	c.mu.Lock()
 	over := !must && (c.requestCount >= maxRequests || c.first429 != nil)
@@ -221,7 +221,7 @@ func (c *Client) Start(ctx context.Context, q Request) *Reply {
 	return r
 }
 
-// newHTTPRequest returns q as net/http makes it, with the headers and cookies that it is to have.
+// newHTTPRequest returns q as net/http makes it, with its headers and cookies, and the Client's.
 func (c *Client) newHTTPRequest(ctx context.Context, q Request) *http.Request {
 	header := http.Header{"User-Agent": {"mcp-bridge"}}
 	if !q.IsForOtherServer {
@@ -255,7 +255,7 @@ func (c *Client) newHTTPRequest(ctx context.Context, q Request) *http.Request {
 	return req
 }
 
-// note429 keeps the first reply with 429. After it only requests that ignore the limit are made.
+// note429 keeps r, a reply with 429, if it is the first: after it only requests that ignore the limit are made.
 func (c *Client) note429(r *Reply) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -296,10 +296,10 @@ func (c *Client) Do(ctx context.Context, q Request) *Reply {
 	return r
 }
 
-// lingerTime is for how long Do reads an event stream after the response: faults may follow.
+// lingerTime is for how long Client.Do goes on reading an event stream after the response: faults may follow.
 const lingerTime = 500 * time.Millisecond
 
-// hideCredentials tells onSecrets which values of headers and which parts of a URL are likely credentials.
+// hideCredentials tells onSecrets which values of Header and which parts of u are likely credentials.
 func (c *Client) hideCredentials(u *url.URL) {
 	for name, values := range c.Header {
 		for _, v := range values {
@@ -332,12 +332,12 @@ func (c *Client) HideURLCredentials(u *url.URL) {
 	}
 }
 
-// looksRandom reports whether a segment of a path may be a key.
+// looksRandom reports whether a segment of a URL's path may be a key: it is long, and has digits and no dot.
 func looksRandom(s string) bool {
 	return len(s) >= 20 && strings.ContainsAny(s, "0123456789") && !strings.Contains(s, ".")
 }
 
-// DisplayURL returns a URL as it may be shown, without its query.
+// DisplayURL returns a URL as it may be shown, with "?..." in place of its query.
 func DisplayURL(u *url.URL) string {
 	text := u.Scheme + "://" + u.Host + u.EscapedPath()
 	if u.RawQuery != "" {
@@ -346,7 +346,8 @@ func DisplayURL(u *url.URL) string {
 	return text
 }
 
-// URLForUser returns a URL for somebody who is to use it. Its query, which may have a secret, is named and not shown.
+// URLForUser returns a URL for somebody who is to use it: in place of its query, which may have a secret, it says that there is
+// one.
 func URLForUser(u *url.URL) string {
 	text := u.Scheme + "://" + u.Host + u.EscapedPath()
 	if u.RawQuery != "" {
@@ -355,7 +356,7 @@ func URLForUser(u *url.URL) string {
 	return text
 }
 
-// EncodeMessage returns a message of MCP as JSON.
+// EncodeMessage returns a JSON-RPC message as JSON.
 func EncodeMessage(m map[string]any) []byte {
 	var b bytes.Buffer
 	writeJSON(&b, m)

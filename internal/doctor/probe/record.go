@@ -8,15 +8,15 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
-// exchangeRecord tells the Recording of a request's context, if there is one, of the request and its reply.
+// exchangeRecord records one request, its reply and the messages in both, if the request's context carries a Recording.
 type exchangeRecord struct {
-	recording *doctor.Recording // nil: nothing is recorded
-	session   string            // its name in the Recording; "": none so far
-	startedAt time.Time
-	exchange  trace.Exchange
+	recording *doctor.Recording // where it is recorded; nil: nowhere
+	session   string            // name of the session in the Recording; "": none so far
+	startedAt time.Time         // when the request was begun
+	exchange  trace.Exchange    // what is known of the request and its reply so far
 }
 
-// newExchangeRecord records the message in a request that is about to be made.
+// newExchangeRecord returns the exchangeRecord of a request that is about to be made, and records body, the message in it.
 func newExchangeRecord(req *http.Request, body []byte) *exchangeRecord {
 	r := &exchangeRecord{recording: doctor.RecordingOf(req.Context()), startedAt: time.Now()}
 	r.session = r.recording.SessionName(req.Header.Get("Mcp-Session-Id"))
@@ -27,13 +27,13 @@ func newExchangeRecord(req *http.Request, body []byte) *exchangeRecord {
 	return r
 }
 
-// recordFailure records the exchange without a reply.
+// recordFailure records the request as one without a reply, because of err.
 func (r *exchangeRecord) recordFailure(err error) {
 	r.exchange.Err = NetErrorText(err)
 	r.recording.RecordHTTPExchange(r.session, r.startedAt, r.exchange)
 }
 
-// recordReply records the exchange once the headers of the reply are there. They may open a session.
+// recordReply records the request with the status and headers of its reply, which may open a session.
 func (r *exchangeRecord) recordReply(resp *http.Response) {
 	if r.session == "" {
 		r.session = r.recording.SessionName(resp.Header.Get("Mcp-Session-Id"))
@@ -43,7 +43,7 @@ func (r *exchangeRecord) recordReply(resp *http.Response) {
 	r.recording.RecordHTTPExchange(r.session, r.startedAt, *x)
 }
 
-// recordMessage records a message of the reply.
+// recordMessage records a message in the reply.
 func (r *exchangeRecord) recordMessage(text []byte) {
 	r.recording.RecordMessage(r.session, "http", trace.ToClient, text)
 }

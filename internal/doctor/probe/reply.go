@@ -20,50 +20,51 @@ import (
 // A Reply is what came back for a Request, or why nothing did. It is for one goroutine at
 // a time.
 type Reply struct {
-	Method string // the method of HTTP
-	ID     int    // of the request of MCP, 0: none
+	Method string // HTTP method of the request
+	ID     int    // JSON-RPC id of the request; 0: none
 	Err    error  // why there is no reply (Status is 0), or why its body could not be read on; nil: nothing went wrong
 
-	Status     int         // 0: there is no reply
-	Header     http.Header // nil likewise
-	Proto      string
-	ReusedConn bool // the connection had been used before
+	Status     int         // HTTP status; 0: there is no reply
+	Header     http.Header // headers; nil: there is no reply
+	Proto      string      // "HTTP/1.1"; "": there is no reply
+	ReusedConn bool        // the connection had been used for an earlier request
 
-	StartedAt time.Time     // when it was asked for
-	Duration  time.Duration // until Do has read the body; 0: Do has not made the request
+	StartedAt time.Time     // when the request was begun
+	Duration  time.Duration // from StartedAt until Client.Do had read the body; 0: Do has not made the request
 
-	Text       []byte          // the body, if it is no event stream
-	LastEvent  Event           // that NextEvent has read
+	Text       []byte          // the body, if it is no event stream and Client.Do has read it
+	LastEvent  Event           // the event that NextEvent has read last
 	EventCount int             // how many events NextEvent has read
-	EventTimes []time.Duration // when each of them came, since StartedAt
-	Messages   []Message       // in what was read of the body
-	HasEnded   bool            // the body's end was seen
+	EventTimes []time.Duration // when NextEvent has read each of them, since StartedAt
+	Messages   []Message       // the JSON-RPC messages in what was read of the body
+	HasEnded   bool            // the body was read to its end
 
-	body          io.Reader            // decompressed
-	lexer         streamLexer          // of an event stream
-	closeFunc     func()               // see Close; it may be called more than once
-	recordMessage func(message []byte) // nil: nothing is recorded
+	body          io.Reader            // what is read, decompressed
+	lexer         streamLexer          // takes an event stream apart
+	closeFunc     func()               // what Close calls; it may be called more than once
+	recordMessage func(message []byte) // puts a message into the Recording; nil: there is no reply
 }
 
-// A Message is one of JSON-RPC.
+// A Message is a JSON-RPC message in a reply, decoded.
 type Message struct {
-	ID     json.RawMessage `json:"id"`
-	Method string          `json:"method"`
-	Result json.RawMessage `json:"result"`
-	Error  *RPCError       `json:"error"`
-	Params json.RawMessage `json:"params"`
+	ID     json.RawMessage `json:"id"`     // as JSON; nil: it has none
+	Method string          `json:"method"` // "": it is a response
+	Result json.RawMessage `json:"result"` // of a response; nil: there is none
+	Error  *RPCError       `json:"error"`  // of a response; nil: there is none
+	Params json.RawMessage `json:"params"` // of a request or notification; nil: there are none
 }
 
-// An RPCError is why a request was refused.
+// An RPCError is the JSON-RPC error with which a request was answered.
 type RPCError struct {
-	Code    int             `json:"code"`
-	Message string          `json:"message"`
-	Data    json.RawMessage `json:"data"`
+	Code    int             `json:"code"`    // JSON-RPC code
+	Message string          `json:"message"` // text of the error
+	Data    json.RawMessage `json:"data"`    // as JSON; nil: there is none
 }
 
 // IsResponse reports whether m answers a request.
 func (m *Message) IsResponse() bool { return m.Method == "" && (m.Result != nil || m.Error != nil) }
 
+// writeJSON appends v, which can be encoded, as JSON to b.
 func writeJSON(b *bytes.Buffer, v any) {
 	enc := json.NewEncoder(b)
 	enc.SetEscapeHTML(false)
@@ -75,19 +76,19 @@ func writeJSON(b *bytes.Buffer, v any) {
 // Close ends the reply: no more of it can be read. It may be called more than once, and while NextEvent waits, which returns then.
 func (r *Reply) Close() { r.closeFunc() }
 
-// MediaType returns the media type without parameters.
+// MediaType returns the media type in Content-Type, in lower case and without parameters; "": there is none.
 func (r *Reply) MediaType() string {
 	t, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	return t
 }
 
-// IsStream reports whether the body is an event stream: it is read with NextEvent.
+// IsStream reports whether the body is an event stream, with status 200: it is read with NextEvent.
 func (r *Reply) IsStream() bool {
 	return r.Err == nil && r.Status == http.StatusOK && r.MediaType() == "text/event-stream"
 }
 
-// NextEvent reads an event of a stream into LastEvent; false: the stream has ended (HasEnded), it cannot be read on (Err),
-// or it has too many bytes. An event without data counts if it has an id.
+// NextEvent reads the next event of a stream into LastEvent, and its message into Messages; false: the stream has ended
+// (HasEnded), it cannot be read on (Err), or it has too many bytes. An event without data counts if it has an id.
 func (r *Reply) NextEvent() bool {
 	for {
 		if e, ok := r.lexer.nextEvent(); ok {
@@ -112,6 +113,7 @@ func (r *Reply) NextEvent() bool {
 	}
 }
 
+// addEventMessage adds the message in the data of e, if there is one, to Messages, and notes a fault of the event.
 func (r *Reply) addEventMessage(e Event) {
 	if len(e.Data) == 0 {
 		return
@@ -130,7 +132,7 @@ func (r *Reply) addEventMessage(e Event) {
 	}
 }
 
-// readMessages reads the messages in a body that is JSON, whatever it is labelled.
+// readMessages adds the messages in Text to Messages, if it is JSON, whatever its Content-Type.
 func (r *Reply) readMessages() {
 	text := bytes.TrimSpace(r.Text)
 	var m Message
@@ -147,14 +149,15 @@ func (r *Reply) readMessages() {
 	}
 }
 
+// recordIfWanted calls recordMessage, unless that is nil.
 func (r *Reply) recordIfWanted(message []byte) {
 	if r.recordMessage != nil {
 		r.recordMessage(message)
 	}
 }
 
-// Response returns the response to the request ID; nil: there was none. An error without
-// an id counts, and so does "7" for 7.
+// Response returns the response in the reply to the request with ID; nil: there was none. An error without an id counts, and so
+// does "7" for 7.
 func (r *Reply) Response() *Message {
 	for i := range r.Messages {
 		m := &r.Messages[i]
@@ -166,7 +169,7 @@ func (r *Reply) Response() *Message {
 	return nil
 }
 
-// Result returns the result of the request; nil: there is none, Err is set, or the status is not 2xx.
+// Result returns the JSON-RPC result of the request; nil: there is none, Err is set, or the status is not 2xx.
 func (r *Reply) Result() json.RawMessage {
 	if r.Err == nil && r.Status/100 == 2 {
 		if m := r.Response(); m != nil && m.Error == nil {
@@ -176,10 +179,10 @@ func (r *Reply) Result() json.RawMessage {
 	return nil
 }
 
-// HasResult reports whether the request got its result.
+// HasResult reports whether the request got a JSON-RPC result, with a status 2xx.
 func (r *Reply) HasResult() bool { return r.Result() != nil }
 
-// RPCError returns the error of MCP in the reply, nil if there is none.
+// RPCError returns the JSON-RPC error in the response to the request, whatever the status; nil: there is none.
 func (r *Reply) RPCError() *RPCError {
 	if m := r.Response(); m != nil {
 		return m.Error
@@ -187,7 +190,7 @@ func (r *Reply) RPCError() *RPCError {
 	return nil
 }
 
-// TimedOut reports whether Err is a time-out, and the request was begun at least about after ago.
+// TimedOut reports whether Err is a time-out, and the request was begun about as long ago as after, or longer.
 func (r *Reply) TimedOut(after time.Duration) bool {
 	var t interface{ Timeout() bool }
 	late := errors.Is(r.Err, context.DeadlineExceeded) || errors.As(r.Err, &t) && t.Timeout()
@@ -200,19 +203,21 @@ func (r *Reply) IsInconclusive() bool {
 	return errors.Is(r.Err, ErrRequestLimit) || errors.Is(r.Err, context.Canceled) || r.Status == http.StatusTooManyRequests
 }
 
-// IsHTML reports whether the body is a page.
+// IsHTML reports whether the body is a page of HTML.
 func (r *Reply) IsHTML() bool {
 	t := r.MediaType()
 	return t == "text/html" || t == "application/xhtml+xml" || bytes.HasPrefix(bytes.ToLower(bytes.TrimSpace(r.Text)), []byte("<!doctype html"))
 }
 
-// titleTag matches the title of a page of HTML, productName the name and version at the beginning of a header.
 var (
-	titleTag    = lazyregexp.New(`(?is)<title[^>]*>\s*(.*?)\s*</title>`)
+	// titleTag matches the title of a page of HTML.
+	titleTag = lazyregexp.New(`(?is)<title[^>]*>\s*(.*?)\s*</title>`)
+	// productName matches the name and version of a program at the beginning of a header, such as Server.
 	productName = lazyregexp.New(`^[\w.\- ]{1,30}(/[\w.]{1,20})?`)
 )
 
-// Intermediary returns the name of what has answered, as far as the headers tell it; "the server": they do not.
+// Intermediary returns the name of the program that has answered, as far as headers such as Server and Via tell it; "the
+// server": they do not.
 func (r *Reply) Intermediary() string {
 	var names []string
 	for _, name := range []string{"Server", "Via", "X-Powered-By"} {
@@ -232,7 +237,7 @@ func (r *Reply) Intermediary() string {
 	return strings.Join(names, ", ")
 }
 
-// Summary says in one line what came back.
+// Summary says in one line what came back: method, status, media type, who has answered, and a BodyExcerpt; or why nothing did.
 func (r *Reply) Summary() string {
 	if r.Err != nil && r.Status == 0 {
 		return r.Method + ": " + NetErrorText(r.Err)
@@ -250,7 +255,8 @@ func (r *Reply) Summary() string {
 	return text
 }
 
-// BodyExcerpt returns what the body says to people: the error of the first message, the title of a page, or the first line; "": nothing.
+// BodyExcerpt returns what the body says to people: the JSON-RPC error in the first message, the title of a page, or the first
+// line; "": nothing.
 func (r *Reply) BodyExcerpt() string {
 	const (
 		maxText = 160
@@ -274,7 +280,7 @@ func (r *Reply) BodyExcerpt() string {
 	return quoteStart(line, maxText)
 }
 
-// quoteStart quotes the first most characters of a text, and shows whether there are more.
+// quoteStart returns the first most characters of a text in quotes, with "…" at the end if there are more.
 func quoteStart(text string, most int) string {
 	if all := []rune(text); len(all) > most {
 		text = string(all[:most]) + "…"
@@ -282,8 +288,8 @@ func quoteStart(text string, most int) string {
 	return strconv.Quote(text)
 }
 
-// NetErrorText returns what an error of the network says, unless it holds a URL, in which
-// there may be credentials.
+// NetErrorText returns the text of an error of the network; one that holds a URL, in which there may be credentials, it
+// replaces.
 func NetErrorText(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return "nothing came in time"
@@ -300,12 +306,13 @@ func (r *Reply) LifeSigns() int { return r.lexer.lifeSigns }
 // StreamFaults returns what breaks the rules of event streams in the body so far, the first few faults.
 func (r *Reply) StreamFaults() []StreamFault { return r.lexer.faults }
 
-// gzipBody decompresses a body as it comes.
+// gzipBody is a reader that decompresses a body as it comes.
 type gzipBody struct {
-	compressed   io.Reader
-	decompressed *gzip.Reader
+	compressed   io.Reader    // the body as it comes
+	decompressed *gzip.Reader // reads compressed; nil: nothing was read so far
 }
 
+// Read reads what is decompressed; it implements io.Reader.
 func (u *gzipBody) Read(b []byte) (n int, err error) {
 	if u.decompressed == nil {
 		if u.decompressed, err = gzip.NewReader(u.compressed); err != nil {

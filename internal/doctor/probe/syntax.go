@@ -6,52 +6,54 @@ import (
 	"unicode/utf8"
 )
 
-// An Event is one of an event stream.
+// An Event is one event of an event stream (text/event-stream).
 type Event struct {
-	Name, ID string
-	HasID    bool   // it has the field id, whose value may be ""
-	Data     []byte // nil: it had none
+	Name  string // the field event; "": it has none
+	ID    string // the field id
+	HasID bool   // it has the field id, whose value may be ""
+	Data  []byte // the fields data, joined by line feeds; nil: it has none
 }
 
-// What can be odd about an event stream. All but FaultLoneCR lose messages.
+// The values of StreamFault.Kind: what can be odd about an event stream. All but FaultLoneCR lose messages.
 const (
 	FaultNoFinalBlankLine = "the last event is not ended by a blank line"
-	FaultUnknownField     = "a field has a name that the standard does not know"
-	FaultJSONOutsideData  = "JSON stands in lines that do not begin with \"data:\""
-	FaultDataNotMessage   = "the data of an event is not a message"
-	FaultDataNotUTF8      = "the data of an event is not UTF-8"
-	FaultEventName        = "a message has another event name than \"message\""
-	FaultLoneCR           = "lines end in CR alone"
+	// FaultUnknownField: the name is one of "data", "event" and "id" in capitals or with spaces.
+	FaultUnknownField    = "a field has a name that the standard does not know"
+	FaultJSONOutsideData = "JSON stands in lines that do not begin with \"data:\""
+	FaultDataNotMessage  = "the data of an event is not a message"
+	FaultDataNotUTF8     = "the data of an event is not UTF-8"
+	FaultEventName       = "a message has another event name than \"message\""
+	FaultLoneCR          = "lines end in CR alone"
 )
 
-// A streamLexer reads an event stream as the standard says, and notes what breaks its rules.
+// A streamLexer splits an event stream into events, as the standard says, and notes what breaks its rules.
 type streamLexer struct {
-	partialLine     []byte  // what is no whole line yet
-	searchedBytes   int     // how much of partialLine has no line end in it
-	skipsNextLF     bool    // an LF that comes next belongs to the CR before it
-	currentEvent    Event   // that is not complete
-	hasDataOrID     bool    // currentEvent has a field that counts
-	isPastFirstLine bool    // there was a line
-	completeEvents  []Event // that nextEvent has not returned yet
-	totalBytes      int     // of the stream so far
-	lifeSigns       int     // comments and retry fields: signs of life
-	faults          []StreamFault
+	partialLine     []byte        // what has come of a line whose end has not
+	searchedBytes   int           // how many bytes of partialLine are known to have no line end
+	skipsNextLF     bool          // the last line ended in CR: an LF that comes next belongs to that
+	currentEvent    Event         // the event that is not complete
+	hasDataOrID     bool          // currentEvent has the field data or id, so it counts as an event
+	isPastFirstLine bool          // the first line, which may begin with a byte order mark, was read
+	completeEvents  []Event       // the complete events that nextEvent has not returned yet
+	totalBytes      int           // how many bytes of the stream have come so far
+	lifeSigns       int           // how many comments and retry fields have come: they show that the stream is alive
+	faults          []StreamFault // the first few faults
 }
 
-// A StreamFault is what breaks the rules of event streams.
+// A StreamFault is something in an event stream that breaks its rules.
 type StreamFault struct {
-	Kind string // one of the constants
+	Kind string // what is wrong: one of the constants Fault...
 	Line string // the line or data that has the fault
 }
 
-// addFault notes a fault, unless there are enough.
+// addFault notes a fault of the kind what, seen in line, unless there are five already.
 func (l *streamLexer) addFault(what, line string) {
 	if len(l.faults) < 5 {
 		l.faults = append(l.faults, StreamFault{what, line})
 	}
 }
 
-// nextEvent returns the next event that is complete; false: there is none yet.
+// nextEvent returns the next complete event that it has not returned; false: there is none yet.
 func (l *streamLexer) nextEvent() (Event, bool) {
 	if len(l.completeEvents) == 0 {
 		return Event{}, false
@@ -86,7 +88,7 @@ func (l *streamLexer) feed(b []byte) {
 	}
 }
 
-// finish says that the stream is over.
+// finish takes the end of the stream: what is left is a line, and an event that is not complete is a fault.
 func (l *streamLexer) finish() {
 	if len(l.partialLine) > 0 {
 		l.readLine(l.partialLine)
@@ -97,7 +99,7 @@ func (l *streamLexer) finish() {
 	}
 }
 
-// readLine takes a line without its end. A blank one completes an event.
+// readLine takes a line without its end: a field of the current event, a comment, or, if it is blank, the end of the event.
 func (l *streamLexer) readLine(line []byte) {
 	if !l.isPastFirstLine {
 		l.isPastFirstLine, line = true, bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
