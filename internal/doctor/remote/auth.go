@@ -21,18 +21,18 @@ import (
 
 // resourceMetadata is the part of a protected resource's metadata (RFC 9728) that matters here.
 type resourceMetadata struct {
-	Resource string   `json:"resource"`
-	Servers  []string `json:"authorization_servers"`
+	Resource string   `json:"resource"`              // URL of the server that the metadata are about
+	Servers  []string `json:"authorization_servers"` // URLs (issuers) of its authorization servers
 }
 
 // serverMetadata is the part of an authorization server's metadata (RFC 8414) that matters here.
 type serverMetadata struct {
-	Issuer               string   `json:"issuer"`
-	CodeChallengeMethods []string `json:"code_challenge_methods_supported"`
+	Issuer               string   `json:"issuer"`                           // URL that identifies the authorization server
+	CodeChallengeMethods []string `json:"code_challenge_methods_supported"` // methods of PKCE that it takes: "S256"
 }
 
-// checkAuthorization finds the step of authorization that fails (H18). r is the reply with 401
-// or 403.
+// checkAuthorization adds H18 for the step of authorization that fails, and notes the fact "authorization". r is the reply with
+// 401 or 403.
 func (p authorization) checkAuthorization(ctx context.Context, r *probe.Reply) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -44,8 +44,8 @@ func (p authorization) checkAuthorization(ctx context.Context, r *probe.Reply) {
 	p.setFact("authorization", "%d %s", r.Status, http.StatusText(r.Status))
 }
 
-// addCredentialFinding says what is wrong with the credentials that were sent, or that there
-// are none.
+// addCredentialFinding adds H18: what is wrong with the credentials that were sent, or that none were. challenge is the
+// WWW-Authenticate of the reply r.
 func (p authorization) addCredentialFinding(ctx context.Context, r *probe.Reply, challenge string) {
 	const means = "The server does not serve clients without valid credentials; what lies behind was not checked."
 	sent := p.Header.Get("Authorization")
@@ -82,7 +82,8 @@ func (p authorization) addCredentialFinding(ctx context.Context, r *probe.Reply,
 		"Check that the token is one for this server and not revoked. If the answer is the same without it, see whether a proxy takes the Authorization header away."+p.signInAgainAdvice(""))
 }
 
-// signInAgainAdvice says how to sign in anew, if the stored credential was used; "": it was not. first stands before that.
+// signInAgainAdvice returns a sentence that says how to sign in anew, if the stored credential was used; "": it was not. first
+// stands before the command in it.
 func (p authorization) signInAgainAdvice(first string) string {
 	if !p.options.UsesStoredCredential {
 		return ""
@@ -90,7 +91,8 @@ func (p authorization) signInAgainAdvice(first string) string {
 	return " The credential is the stored one: " + first + `"` + p.loginCommand() + `" signs in anew.`
 }
 
-// loginCommand returns the command that signs in to the server. The query of its URL, which may have a secret, is not in it.
+// loginCommand returns the command line that signs in to the server, to be shown. The query of its URL, which may have a
+// secret, is not in it.
 func (p authorization) loginCommand() string {
 	command := cmp.Or(p.options.LoginCommand, "mcp-bridge login")
 	if p.URL.RawQuery != "" {
@@ -99,7 +101,8 @@ func (p authorization) loginCommand() string {
 	return command + " " + probe.DisplayURL(p.URL)
 }
 
-// describeScheme returns the authentication scheme of a challenge, as the end of a sentence.
+// describeScheme returns the authentication scheme of challenge, a WWW-Authenticate, as the end of a sentence that begins with
+// "; ".
 func describeScheme(challenge string) string {
 	name, _, _ := strings.Cut(challenge, " ")
 	if name == "" {
@@ -108,7 +111,7 @@ func describeScheme(challenge string) string {
 	return fmt.Sprintf("; WWW-Authenticate: %.20s ...", name)
 }
 
-// challengeParam returns a parameter of a challenge, without quotes; "": there is none.
+// challengeParam returns the parameter name of challenge, a WWW-Authenticate, without quotes; "": there is none.
 func challengeParam(challenge, name string) string {
 	m := regexp.MustCompile(`(?i)[\s,]` + name + `\s*=\s*(?:"([^"]*)"|([^\s,"]+))`).FindStringSubmatch(" " + challenge)
 	if m == nil {
@@ -117,8 +120,8 @@ func challengeParam(challenge, name string) string {
 	return m[1] + m[2]
 }
 
-// tokenFault decodes the token in an Authorization header, if it is a JWT, and says what is wrong with it; "": nothing
-// that can be seen. The text has no more of the token than times and the audience.
+// tokenFault decodes the token in the value of an Authorization header, if it is a JWT, and returns what is wrong with it
+// (time, audience); "": nothing that can be seen. The text has no more of the token than times and the audience.
 func (p authorization) tokenFault(header string) string {
 	_, token, _ := strings.Cut(header, " ")
 	parts := strings.Split(token, ".")
@@ -155,8 +158,7 @@ func (p authorization) tokenFault(header string) string {
 	return ""
 }
 
-// covers reports whether a resource identifier is that of the server, or a parent of it
-// at the border of a segment.
+// covers reports whether resource, a URL, is that of the server, or that of a folder above it.
 func (p authorization) covers(resource string) bool {
 	u, err := url.Parse(resource)
 	if err != nil || !httpdial.SameOrigin(u, p.URL) {
@@ -166,12 +168,12 @@ func (p authorization) covers(resource string) bool {
 	return p.URL.Path == u.Path || strings.TrimSuffix(p.URL.Path, "/") == parent || strings.HasPrefix(p.URL.Path, parent+"/")
 }
 
-// wellKnownURL returns the address at the site of u of the metadata with this name about path.
+// wellKnownURL returns the URL, at the site of u, of the metadata called name about path: "/.well-known/NAME/PATH".
 func wellKnownURL(u *url.URL, name string, path string) *url.URL {
 	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/.well-known/" + name + strings.TrimSuffix(path, "/")}
 }
 
-// fetchJSON gets a JSON document, without credentials; false: it cannot be had. A private address
+// fetchJSON gets a JSON document, without credentials, and decodes it into into; false: it cannot be had. A private address
 // that a public server names is not asked: then the Reply has an Err.
 func (p authorization) fetchJSON(ctx context.Context, u *url.URL, into any) (*probe.Reply, bool) {
 	if p.isPrivateOfPublic(u) {
@@ -181,7 +183,7 @@ func (p authorization) fetchJSON(ctx context.Context, u *url.URL, into any) (*pr
 	return r, r.Err == nil && r.Status == http.StatusOK && json.Unmarshal(r.Text, into) == nil
 }
 
-// isPrivateOfPublic reports whether the host of u is a private address or this machine, and that of the server is not.
+// isPrivateOfPublic reports whether the host of u is a private address or this machine, while the server's is not.
 func (p authorization) isPrivateOfPublic(u *url.URL) bool {
 	private := func(host string) bool {
 		ip, err := netip.ParseAddr(host)
@@ -190,8 +192,8 @@ func (p authorization) isPrivateOfPublic(u *url.URL) bool {
 	return private(u.Hostname()) && !private(p.URL.Hostname())
 }
 
-// publishedResource returns the URL of the MCP server that the site's metadata name; "": they name none of this origin, or only the
-// site itself.
+// publishedResource returns the URL of the MCP server that the metadata of the site name (RFC 9728); "": they name none of this
+// origin, or only the site itself.
 func (p authorization) publishedResource(ctx context.Context) string {
 	var m resourceMetadata
 	if _, ok := p.fetchJSON(ctx, wellKnownURL(p.URL, "oauth-protected-resource", ""), &m); !ok {
@@ -204,7 +206,8 @@ func (p authorization) publishedResource(ctx context.Context) string {
 	return probe.DisplayURL(u)
 }
 
-// checkDiscovery finds out, as clients do, where they get a token, and says what fails.
+// checkDiscovery looks for the metadata that tell where to get a token, as clients do, and adds H18 if it cannot find them or
+// they are wrong. challenge is the WWW-Authenticate of the reply.
 func (p authorization) checkDiscovery(ctx context.Context, challenge string) {
 	const means = "Clients that know OAuth cannot find out where to get a token."
 	var m resourceMetadata
@@ -240,7 +243,7 @@ func (p authorization) checkDiscovery(ctx context.Context, challenge string) {
 	}
 }
 
-// checkMetadata looks at the metadata of the resource and of its authorization server.
+// checkMetadata adds H18 for what is wrong with m, the metadata of the resource, or with those of its authorization server.
 func (p authorization) checkMetadata(ctx context.Context, m resourceMetadata) {
 	if !p.covers(m.Resource) {
 		p.addFinding("H18", doctor.Error, "The metadata are of another resource", fmt.Sprintf("resource is %q, and the URL %s", m.Resource, probe.DisplayURL(p.URL)),

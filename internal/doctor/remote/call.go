@@ -13,11 +13,12 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
-// minCallWait is how long one must have waited for the answer to a call for its absence to say something.
+// minCallWait is how long checkToolCall must have waited for an answer to say that there is none, and not that there was no
+// time.
 const minCallWait = 3 * time.Second
 
-// checkToolCall calls the tool that the user has named, if any (H26), and sees whether the events of the reply came as
-// they arose. Nothing else may be going on.
+// checkToolCall calls the tool that the user has named, if any, notes the fact "call", and adds H26 if the call fails. It also
+// sees whether the events of the reply came as they arose (H11). No other check may run meanwhile.
 func (p commonChecks) checkToolCall(ctx context.Context) {
 	name := p.options.ToolToCall
 	if name == "" {
@@ -63,7 +64,8 @@ func (p commonChecks) checkToolCall(ctx context.Context) {
 	}
 }
 
-// noteCallResult says how a call was answered.
+// noteCallResult notes, as the fact "call", that a call has the result in r, and adds H11 if all its events came at once.
+// isError: the tool reports an error.
 func (p commonChecks) noteCallResult(r *probe.Reply, isError bool) {
 	verdict := "done"
 	if isError {
@@ -75,7 +77,7 @@ func (p commonChecks) noteCallResult(r *probe.Reply, isError bool) {
 	}
 }
 
-// addCallUnanswered adds H26 for a call that was not answered.
+// addCallUnanswered adds H26 for a call that was not answered in the time waited. r is what came in place of an answer.
 func (p commonChecks) addCallUnanswered(r *probe.Reply, waited time.Duration) {
 	seen := fmt.Sprintf("%q: no answer in %s", p.options.ToolToCall, waited.Round(100*time.Millisecond))
 	switch {
@@ -92,21 +94,23 @@ func (p commonChecks) addCallUnanswered(r *probe.Reply, waited time.Duration) {
 		do+"The server's log, or the stderr of its process, may tell what the tool waits for.")
 }
 
-// setToolNames keeps the names of all tools that the server lists.
+// setToolNames keeps the names of all tools that the server lists, for lacksTool.
 func (p *prober) setToolNames(names map[string]bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.toolNames = names
 }
 
-// lacksTool reports whether the server's list of tools was read to its end, and does not have the one that the user has named.
+// lacksTool reports whether the tool that the user has named is known to be none of the server's. It is false if the list of
+// tools was not read to its end.
 func (p *prober) lacksTool() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.toolNames != nil && !p.toolNames[p.options.ToolToCall]
 }
 
-// addNoSuchTool adds H26 if the tool of the failed call is not one that the server lists.
+// addNoSuchTool adds H26 if the tool that the user has named is not in the server's list. r is the reply to the call, which has
+// failed.
 func (p commonChecks) addNoSuchTool(r *probe.Reply) {
 	if !p.lacksTool() || r.Response() == nil {
 		return

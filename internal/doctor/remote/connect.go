@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	lookupTimeout = 4 * time.Second // of a host name
-	dialTimeout   = 3 * time.Second // of a connection, and of a TLS handshake
-	maxAddresses  = 6               // how many addresses of a host are tried
+	lookupTimeout = 4 * time.Second // how long the DNS lookup of a host name may take
+	dialTimeout   = 3 * time.Second // how long a connection may take to be made, and a TLS handshake
+	maxAddresses  = 6               // how many addresses of a host name are tried at most
 )
 
-// canConnect finds out whether the server can be reached, phase by phase (H1 to H3), and
-// reports whether requests can be sent. Behind a proxy, it looks only at the proxy.
+// canConnect finds out, phase by phase, whether the server can be reached, adds H1, H2 or H3 if not, and notes the fact
+// "connection". It reports whether requests can be sent. Behind a proxy, it looks only at the proxy.
 func (p connection) canConnect(ctx context.Context) bool {
 	port := p.URL.Port()
 	if port == "" {
@@ -61,7 +61,7 @@ func (p connection) canConnect(ctx context.Context) bool {
 	return true
 }
 
-// millis returns a duration as people read it.
+// millis returns a duration in milliseconds, as people read it: "3.2 ms", "120 ms".
 func millis(d time.Duration) string {
 	if d < 10*time.Millisecond {
 		return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
@@ -69,7 +69,8 @@ func millis(d time.Duration) string {
 	return fmt.Sprintf("%d ms", d.Milliseconds())
 }
 
-// canReachProxy sees whether the proxy that the environment names can be reached. err says that the environment names no valid one.
+// canReachProxy reports whether the proxy that the environment names can be reached, and adds H1 if not. err, if not nil, says
+// that the environment names no valid one.
 func (p connection) canReachProxy(ctx context.Context, proxy *url.URL, err error) (reached bool) {
 	const do = "Correct HTTP_PROXY or HTTPS_PROXY, or name the server's host in NO_PROXY."
 	if err != nil {
@@ -93,7 +94,7 @@ func (p connection) canReachProxy(ctx context.Context, proxy *url.URL, err error
 	return true
 }
 
-// lookupHost returns the addresses of a host, maxAddresses at most; false: there are none, and it has said so.
+// lookupHost returns the addresses of a host, maxAddresses at most; false: there are none, and H1 was added.
 func (p connection) lookupHost(ctx context.Context, host string) ([]netip.Addr, bool) {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{ip}, true
@@ -113,15 +114,15 @@ func (p connection) lookupHost(ctx context.Context, host string) ([]netip.Addr, 
 	return ips[:min(len(ips), maxAddresses)], true
 }
 
-// A dialAttempt is an attempt to connect to one address.
+// A dialAttempt is an attempt to connect to one address, and what came of it.
 type dialAttempt struct {
-	ip       netip.Addr
-	conn     net.Conn // nil: err says why
-	duration time.Duration
-	err      error
+	ip       netip.Addr    // the address
+	conn     net.Conn      // the connection; nil: err says why there is none
+	duration time.Duration // how long the attempt took
+	err      error         // nil: it has succeeded
 }
 
-// dialAll connects to all addresses at the same time.
+// dialAll connects to all addresses at the same time, and waits for all attempts.
 func dialAll(ctx context.Context, ips []netip.Addr, port string) []*dialAttempt {
 	dials := make([]*dialAttempt, len(ips))
 	var all sync.WaitGroup
@@ -138,8 +139,8 @@ func dialAll(ctx context.Context, ips []netip.Addr, port string) []*dialAttempt 
 	return dials
 }
 
-// addDialFailures says which addresses do not answer, and returns an attempt that succeeded;
-// nil: none has. The connections of the others are closed.
+// addDialFailures adds H1 for addresses that do not answer, and returns an attempt that has succeeded; nil: none has. The
+// connections of the others are closed.
 func (p connection) addDialFailures(dials []*dialAttempt) *dialAttempt {
 	var best *dialAttempt
 	var failed []string
@@ -176,12 +177,12 @@ func (p connection) addDialFailures(dials []*dialAttempt) *dialAttempt {
 	return best
 }
 
-// isNoRoute reports whether this machine has no way to the address at all.
+// isNoRoute reports whether err says that this machine has no way to an address at all, as with IPv6 where there is none.
 func isNoRoute(err error) bool {
 	return errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT)
 }
 
-// dialErrorText returns why a connection could not be made.
+// dialErrorText returns, in a few words, why a connection could not be made.
 func dialErrorText(err error) string {
 	var op *net.OpError
 	var t interface{ Timeout() bool }

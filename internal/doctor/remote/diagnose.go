@@ -12,21 +12,20 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor/probe"
 )
 
-// Options say how the server is reached. The zero value works.
+// Options say how the server is reached, and what is asked. The zero value works.
 type Options struct {
-	Header http.Header // on every request to the server, as the bridge's --header
-	TLS    *tls.Config // httpdial.LoadTLSConfig; nil: the system's authorities, and no certificate of ours
+	Header http.Header // headers that the user has added to every request to the server, as with --header
+	TLS    *tls.Config // as httpdial.LoadTLSConfig returns it; nil: the system's authorities, and no client certificate
 
 	// UsesStoredCredential says that the Authorization in Header is the stored credential of a sign-in. It is sent to
-	// the address that is examined, and to other addresses of its origin only if they belong to CredentialResource; "":
-	// not known, so to none. NoCredentialReason is why no stored credential is sent; "": nobody has looked for one, or it is sent.
-	// IsCredentialBound: there is one, but it is bound to a key (DPoP), so it is not sent.
+	// the address that is examined, and to other addresses of its origin only if they belong to CredentialResource.
 	UsesStoredCredential bool
-	CredentialResource   string
-	NoCredentialReason   string
-	IsCredentialBound    bool
+	CredentialResource   string // URL of the resource for which the stored credential is; "": not known
+	NoCredentialReason   string // why no stored credential is sent; "": nobody has looked for one, or it is sent
+	IsCredentialBound    bool   // there is a stored credential, but it is bound to a key (DPoP), so it is not sent
 
-	// LoginCommand is the command that signs in, as a shell takes it, without the URL. "": "mcp-bridge login".
+	// LoginCommand is the command that signs in, as it is written in a shell, without the URL; the report advises it. "":
+	// "mcp-bridge login".
 	LoginCommand string
 
 	// TimeSpent is how much of the time that Diagnose may take is used up already.
@@ -35,24 +34,22 @@ type Options struct {
 	// RunSlowChecks adds the checks that wait for minutes.
 	RunSlowChecks bool
 
-	// ToolToCall is the name of a tool that is called once with Arguments, a JSON object.
-	// "": no tool is called.
+	// ToolToCall is the name of a tool that is called once. "": no tool is called.
 	ToolToCall string
-	Arguments  json.RawMessage
+	Arguments  json.RawMessage // arguments of that call, a JSON object; empty: {}
 
-	quietStreamWait time.Duration // how long RunSlowChecks waits; 0: defaultQuietStreamWait
-	callTimeout     time.Duration // for the answer to ToolToCall; 0: answerTimeout, or slowAnswerTimeout with RunSlowChecks
+	quietStreamWait time.Duration // how long checkIdleStream waits for the end of a quiet stream; 0: defaultQuietStreamWait
+	callTimeout     time.Duration // how long the answer to the call of ToolToCall may take; 0: answerTimeout, or slowAnswerTimeout with RunSlowChecks
 }
 
-// How long things may take.
 const (
-	totalTimeout           = 17 * time.Second // for everything but cleaning up and what is slow
-	cleanupTimeout         = 2 * time.Second  // for ending what was opened at the server
-	answerTimeout          = 8 * time.Second  // the first answer: the server may have to start
-	slowAnswerTimeout      = time.Minute      // with RunSlowChecks
-	checkTimeout           = 5 * time.Second  // each check that follows
-	recheckTimeout         = 5 * time.Second  // of totalTimeout, kept for what is checked again; at most half of what is left
-	defaultQuietStreamWait = 330 * time.Second
+	totalTimeout           = 17 * time.Second  // how long all checks may take together, but for cleanup and the slow ones
+	cleanupTimeout         = 2 * time.Second   // how long cleanup may take to end what was opened at the server
+	answerTimeout          = 8 * time.Second   // how long an answer may take; also the first, for which the server may have to start
+	slowAnswerTimeout      = time.Minute       // how long the first answer may take with RunSlowChecks
+	checkTimeout           = 5 * time.Second   // how long one of the checks that follow may take
+	recheckTimeout         = 5 * time.Second   // how much of totalTimeout is kept for runRechecks; at most half of what is left
+	defaultQuietStreamWait = 330 * time.Second // the default of Options.quietStreamWait
 )
 
 // Diagnose finds out what is wrong with the server at address and adds it to r. It takes
@@ -79,8 +76,8 @@ func Diagnose(ctx context.Context, address string, o Options, r *doctor.Report) 
 	return ctx.Err()
 }
 
-// diagnose finds out what speaks there, and runs the checks for that. ctx has the time limit of Diagnose; the check that waits for
-// minutes runs under slow, which has none.
+// diagnose finds out which protocol the server speaks, and runs the checks for that. ctx has the time limit of Diagnose;
+// checkIdleStream, which waits for minutes, runs under slow, which has none.
 func (p *prober) diagnose(slow, ctx context.Context) {
 	found := identification{p}.identify(ctx)
 	p.ReplyTimeout = answerTimeout
@@ -116,8 +113,8 @@ func (p *prober) diagnose(slow, ctx context.Context) {
 	}
 }
 
-// reserveTime returns a context that ends before ctx does: by the time left, or by half of the time that ctx
-// has if that is less.
+// reserveTime returns a context that ends earlier than ctx by the time left, or by half of the time that ctx has if that is
+// less.
 func reserveTime(ctx context.Context, left time.Duration) (context.Context, context.CancelFunc) {
 	end, ok := ctx.Deadline()
 	if !ok {
@@ -126,7 +123,7 @@ func reserveTime(ctx context.Context, left time.Duration) (context.Context, cont
 	return context.WithDeadline(ctx, end.Add(-min(left, time.Until(end)/2)))
 }
 
-// runConcurrently runs checks side by side, each within its own time, and waits for all.
+// runConcurrently runs checks side by side, each with a time limit of its own, and waits for all.
 func (p *prober) runConcurrently(ctx context.Context, checks ...func(context.Context)) {
 	var all sync.WaitGroup
 	for _, check := range checks {
@@ -139,14 +136,14 @@ func (p *prober) runConcurrently(ctx context.Context, checks ...func(context.Con
 	all.Wait()
 }
 
-// foundProtocols are the protocols that the address speaks. A field is nil if it does not speak that one.
+// foundProtocols are the protocols that the address speaks. A field is nil if it does not speak that protocol.
 type foundProtocols struct {
-	legacy *session      // sessions of the revisions up to 2025-11-25
-	modern *modernServer // requests of 2026-07-28
-	sse    *sseSession   // HTTP+SSE
+	legacy *session      // Streamable HTTP of the revisions up to 2025-11-25: a session that was opened
+	modern *modernServer // Streamable HTTP of 2026-07-28
+	sse    *sseSession   // HTTP+SSE: its event stream is open
 }
 
-// A requester makes requests in one of the ways of the protocol.
+// A requester makes requests in one of the protocols that a server speaks.
 type requester interface {
 	// ask makes a request of MCP; change, if not nil, changes how it is sent.
 	ask(ctx context.Context, method string, params map[string]any, change func(*probe.Request)) *probe.Reply
@@ -158,7 +155,7 @@ type requester interface {
 	hasCapability(capability string) bool
 }
 
-// requester returns the way to talk with what was found, nil if there is none.
+// requester returns a requester for one of the protocols that were found; nil: there is none that works.
 func (f foundProtocols) requester() requester {
 	switch {
 	case f.legacy != nil:

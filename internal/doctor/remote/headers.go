@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor/probe"
 )
 
-// checkMediaTypes sees whether a Content-Type with a charset is taken (H10).
+// checkMediaTypes adds H10 if a Content-Type with a charset is refused.
 func (p commonChecks) checkMediaTypes(ctx context.Context) {
 	const charset = typeJSON + "; charset=utf-8"
 	r := p.requester.ask(ctx, p.requester.harmlessMethod(), nil, func(q *probe.Request) { q.Header["Content-Type"] = charset })
@@ -21,8 +21,8 @@ func (p commonChecks) checkMediaTypes(ctx context.Context) {
 	}
 }
 
-// explainMediaTypes finds out which Accept or Content-Type the server wants. r is its refusal of
-// those that the protocol prescribes (H10).
+// explainMediaTypes adds H10: the server refuses, with r, the Accept or Content-Type that the protocol prescribes. It tries
+// others, and says with which the server answers.
 func (p identification) explainMediaTypes(ctx context.Context, r *probe.Reply) {
 	const both = typeJSON + ", " + typeSSE
 	works := ""
@@ -35,10 +35,11 @@ func (p identification) explainMediaTypes(ctx context.Context, r *probe.Reply) {
 	p.addFault(doctor.RefusesMediaTypes, "with Accept: "+both+" and Content-Type: "+typeJSON+", "+r.Summary()+works)
 }
 
-// browserOrigin is the origin of a page that a developer has: the MCP Inspector's.
+// browserOrigin is the Origin that the checks of CORS send: that of a page of the MCP Inspector.
 const browserOrigin = "http://localhost:6274"
 
-// checkCORS sees whether pages in browsers can use the server, if its reply to the preflight admits them (H16).
+// checkCORS sends a preflight, as a browser does, and notes the fact "browsers": whether web pages are admitted. If they are,
+// it adds H16 where they fail all the same.
 func (p corsChecks) checkCORS(ctx context.Context) {
 	needs, q := p.neededHeaders()
 	q.Method, q.Body = http.MethodOptions, nil
@@ -67,8 +68,8 @@ func (p corsChecks) checkCORS(ctx context.Context) {
 	p.checkExposedHeaders(ctx)
 }
 
-// neededHeaders returns the headers with which a browser needs permission, and a request like
-// those that it sends.
+// neededHeaders returns the names of the headers that a browser must ask permission for in a preflight, and a request with the
+// URL to which it sends that.
 func (p corsChecks) neededHeaders() (names []string, like probe.Request) {
 	names = []string{"Content-Type"}
 	if p.Header.Get("Authorization") != "" {
@@ -89,7 +90,8 @@ func (p corsChecks) neededHeaders() (names []string, like probe.Request) {
 	return names, probe.Request{}
 }
 
-// checkExposedHeaders sees whether a page may read the replies to its requests, and the headers in them that it needs.
+// checkExposedHeaders adds H16 if a page may not read the replies to its requests, or the headers in them that it needs; and
+// H15 if another session has another revision.
 func (p corsChecks) checkExposedHeaders(ctx context.Context) {
 	if p.found.legacy == nil || p.found.legacy.id == "" {
 		return
@@ -119,12 +121,13 @@ func (p corsChecks) checkExposedHeaders(ctx context.Context) {
 	}
 }
 
+// addCORS adds H16: pages are admitted, and fail all the same; do is the header to send.
 func (p corsChecks) addCORS(seen, do string) {
 	p.addFinding("H16", doctor.Warning, "Pages in browsers are admitted, and fail all the same (CORS)", "with Origin: "+browserOrigin+", "+seen,
 		"Clients that run in a browser, such as the MCP Inspector without its proxy, cannot use the server.", "Send "+do+".")
 }
 
-// headerLists reports whether a header is a list with this name in it.
+// headerLists reports whether the value of a header, which is a list, has name in it.
 func headerLists(h http.Header, header, name string) bool {
 	return slices.ContainsFunc(strings.Split(strings.Join(h.Values(header), ","), ","), func(s string) bool {
 		return strings.EqualFold(strings.TrimSpace(s), name)

@@ -21,8 +21,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/lazyregexp"
 )
 
-// identify finds out what speaks at the address. If that is nothing that clients
-// understand, it says why. It follows one redirect.
+// identify finds out which protocols the address speaks, and notes the facts. If it speaks none, it adds the finding that says
+// why. It follows one redirect.
 func (p identification) identify(ctx context.Context) foundProtocols {
 	for moved := false; ; moved = true {
 		f, legacy, modern := p.probeBothEras(ctx)
@@ -45,7 +45,8 @@ func (p identification) identify(ctx context.Context) foundProtocols {
 	}
 }
 
-// probeBothEras sends initialize and server/discover at the same time, and returns both replies.
+// probeBothEras sends initialize and server/discover at the same time. It returns both replies (legacy and modern), and which
+// protocols they tell of.
 func (p identification) probeBothEras(ctx context.Context) (f foundProtocols, legacy, modern *probe.Reply) {
 	var both sync.WaitGroup
 	both.Go(func() { modern = p.discover(ctx) })
@@ -57,7 +58,8 @@ func (p identification) probeBothEras(ctx context.Context) (f foundProtocols, le
 	return foundProtocols{legacy: p.sessionOf(legacy), modern: p.modernServerOf(modern)}, legacy, modern
 }
 
-// noteFound notes the facts about a server that speaks Streamable HTTP.
+// noteFound notes the facts about a server that speaks Streamable HTTP, and adds what is wrong with its clock, or with its
+// answer to server/discover. legacy and modern are the replies to initialize and server/discover.
 func (p identification) noteFound(f foundProtocols, legacy, modern *probe.Reply) {
 	sessions := "without sessions"
 	if f.legacy != nil && f.legacy.id != "" {
@@ -80,8 +82,8 @@ func (p identification) noteFound(f foundProtocols, legacy, modern *probe.Reply)
 	}
 }
 
-// checkRedirect says what a redirect of POST does to clients (H4), and returns the address at which to
-// go on; nil: r is no redirect, or leads to nothing that may be examined.
+// checkRedirect adds H4 or H5 if r, the reply to a POST, is a redirect, and returns the address at which to go on; nil: r is
+// none, or leads to nothing that may be examined.
 func (p identification) checkRedirect(r *probe.Reply) *url.URL {
 	if r.Err != nil || r.Status/100 != 3 || r.Status == http.StatusNotModified {
 		return nil
@@ -128,7 +130,8 @@ func (p identification) checkRedirect(r *probe.Reply) *url.URL {
 // loginPagePattern matches paths and hosts of pages where people sign in.
 var loginPagePattern = lazyregexp.New(`(?i)\b(log-?in|sign-?in|sso|oauth2?/(start|authorize|sign_in)|saml|auth/realms)\b|^(login|accounts|sso|auth)\.|cloudflareaccess`)
 
-// explainNoMCP says why nothing at the address speaks MCP. legacy and modern are the replies of probeBothEras.
+// explainNoMCP adds the finding that says why nothing at the address speaks MCP. legacy and modern are the replies to
+// initialize and server/discover.
 func (p identification) explainNoMCP(ctx context.Context, legacy, modern *probe.Reply) {
 	r := legacy
 	switch {
@@ -159,10 +162,10 @@ func (p identification) explainNoMCP(ctx context.Context, legacy, modern *probe.
 	}
 }
 
-// botChallengePattern matches pages that keep bots away.
+// botChallengePattern matches pages that stand in the way of bots, such as a captcha.
 var botChallengePattern = lazyregexp.New(`(?i)just a moment|captcha|are you (a )?human|challenge-platform|access denied.*bot`)
 
-// explainNoReply says why there is no reply at all.
+// explainNoReply adds the finding that says why there is no reply at all; r has the error.
 func (p identification) explainNoReply(ctx context.Context, r *probe.Reply) {
 	text := r.Err.Error()
 	switch {
@@ -185,12 +188,12 @@ func (p identification) explainNoReply(ctx context.Context, r *probe.Reply) {
 	}
 }
 
-// saysTLSNeeded reports whether a reply says that the client should have spoken TLS.
+// saysTLSNeeded reports whether a reply says that the client has spoken HTTP at a port for HTTPS.
 func saysTLSNeeded(r *probe.Reply) bool {
 	return r.Status == http.StatusBadRequest && (strings.Contains(string(r.Text), "HTTP request to an HTTPS server") || strings.Contains(string(r.Text), "HTTP request was sent to HTTPS port"))
 }
 
-// speaksTLS reports whether the server's port answers a TLS handshake.
+// speaksTLS reports whether the server's port, given with an http URL, answers a TLS handshake.
 func (p identification) speaksTLS(ctx context.Context) bool {
 	address := p.URL.Host
 	if p.URL.Port() == "" {
@@ -207,7 +210,7 @@ func (p identification) speaksTLS(ctx context.Context) bool {
 	return true
 }
 
-// addOtherScheme adds H3: an http URL was given for a port that speaks TLS.
+// addOtherScheme adds H3: an http URL was given for a port that speaks TLS. r is the reply.
 func (p identification) addOtherScheme(_ context.Context, r *probe.Reply) {
 	other := *p.URL
 	other.Scheme = "https"
@@ -217,7 +220,8 @@ func (p identification) addOtherScheme(_ context.Context, r *probe.Reply) {
 // refusedHostPattern matches what servers say of a Host or an Origin that they do not admit.
 var refusedHostPattern = lazyregexp.New(`(?i)invalid host|invalid origin|\bhost\b.*(not (allowed|admitted|permitted)|refused|rejected|mismatch)|\borigin\b.*(not (allowed|admitted|permitted)|refused|rejected)|forbidden origin|dns rebinding`)
 
-// explainForbidden finds out whether the Origin or the Host is refused (H17). If neither is, it looks at the credentials.
+// explainForbidden finds out whether r refuses the request because of its Origin or Host (H17), and if not, looks at the
+// credentials (H18).
 func (p identification) explainForbidden(ctx context.Context, r *probe.Reply) {
 	try := func(change func(*probe.Request)) bool {
 		a := p.initialize(ctx, change)
@@ -255,7 +259,7 @@ func (p identification) explainForbidden(ctx context.Context, r *probe.Reply) {
 	authorization(p).checkAuthorization(ctx, r)
 }
 
-// explainFailure says that the server, or what stands before it, fails.
+// explainFailure adds H5: the server, or what stands before it, answers with the status 5xx of r.
 func (p identification) explainFailure(r *probe.Reply) {
 	title, do := "The server fails when a client begins", "Look at the server's log."
 	switch r.Status {
@@ -269,7 +273,8 @@ func (p identification) explainFailure(r *probe.Reply) {
 	p.addFinding("H5", doctor.Error, title, r.Summary(), "Clients cannot begin.", do)
 }
 
-// explainOtherAnswer says what is wrong with an answer that explainNoMCP does not know.
+// explainOtherAnswer adds the finding for an answer that is none of those that explainNoMCP tells apart. r and modern are the
+// replies to initialize and server/discover.
 func (p identification) explainOtherAnswer(r, modern *probe.Reply) {
 	e := r.RPCError()
 	switch {
@@ -288,8 +293,8 @@ func (p identification) explainOtherAnswer(r, modern *probe.Reply) {
 	}
 }
 
-// checkPath looks for the server at other paths of the same site (H6). r is the reply that
-// says that the server is not at the given one.
+// checkPath looks for an MCP server at other paths of the site, and adds H5 or H6. r is the reply that says that there is none
+// at the given path.
 func (p identification) checkPath(ctx context.Context, r *probe.Reply) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -333,7 +338,7 @@ func (p identification) checkPath(ctx context.Context, r *probe.Reply) {
 		"Ask for the exact URL, path and all; behind a proxy, see whether its prefix is passed on to the server or taken off.")
 }
 
-// isWithinResource reports whether u is the address of a resource, or below it. It is false for "".
+// isWithinResource reports whether u is the URL resource, or below it. It is false if resource is "".
 func isWithinResource(resource string, u *url.URL) bool {
 	of, err := url.Parse(resource)
 	if err != nil || resource == "" || !httpdial.SameOrigin(of, u) || of.RawQuery != "" {
@@ -343,8 +348,8 @@ func isWithinResource(resource string, u *url.URL) bool {
 	return u.EscapedPath() == path || strings.HasPrefix(u.EscapedPath(), path+"/")
 }
 
-// speaksMCPAt reports whether an MCP server answers at u. It sends the user's headers only
-// because u is of the same origin, and a stored credential only if that is for u.
+// speaksMCPAt reports whether an MCP server answers at u, which is of the same origin as the server: so the user's headers are
+// sent, but a stored credential only if it is for u.
 func (p identification) speaksMCPAt(ctx context.Context, u *url.URL) bool {
 	header := map[string]string{"Accept": typeSSE}
 	foreign := p.options.UsesStoredCredential && !isWithinResource(p.options.CredentialResource, u)

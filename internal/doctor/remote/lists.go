@@ -11,9 +11,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor/probe"
 )
 
-const maxPages = 5 // how many pages of a list are read
+const maxPages = 5 // how many pages of a list countList reads at most
 
-// noteLists notes how many tools, resources and prompts the server has.
+// noteLists notes, as facts, how many tools, resources and prompts the server has.
 func (p commonChecks) noteLists(ctx context.Context) {
 	for _, kind := range []string{"tools", "resources", "prompts"} {
 		if p.requester.hasCapability(kind) {
@@ -22,7 +22,8 @@ func (p commonChecks) noteLists(ctx context.Context) {
 	}
 }
 
-// countList reads a list, maxPages at most, and returns the text of its fact.
+// countList reads a list of kind "tools", "resources" or "prompts", maxPages at most, and returns how many there are, as the
+// text of a fact.
 func (p commonChecks) countList(ctx context.Context, kind string) string {
 	n, cursor, began := 0, "", time.Now()
 	names := map[string]bool{}
@@ -60,7 +61,7 @@ func (p commonChecks) countList(ctx context.Context, kind string) string {
 	}
 }
 
-// checkConnectionReuse sees whether the server keeps connections open for further requests (H24).
+// checkConnectionReuse adds H24 if the server closes each connection after one request.
 func (p commonChecks) checkConnectionReuse(ctx context.Context) {
 	const tries = 3
 	var last *probe.Reply
@@ -80,7 +81,7 @@ func (p commonChecks) checkConnectionReuse(ctx context.Context) {
 		"Have the server, or "+last.Intermediary()+", keep connections alive (HTTP/1.1 keep-alive, or HTTP/2).")
 }
 
-// checkBodySizes finds out how long a message may be (H19).
+// checkBodySizes sends messages of up to 4 MB, and adds H19 if one is refused for its size.
 func (p commonChecks) checkBodySizes(ctx context.Context) {
 	const kB, MB = 1000, 1000 * 1000
 	for _, size := range []int{100 * kB, 1200 * kB, 4 * MB} {
@@ -101,12 +102,13 @@ func (p commonChecks) checkBodySizes(ctx context.Context) {
 	}
 }
 
-// saysTooLarge reports whether a reply says in words that the message is too large.
+// saysTooLarge reports whether the words of a reply say that the message is too large.
 func saysTooLarge(r *probe.Reply) bool {
 	text := strings.ToLower(r.BodyExcerpt() + string(r.Text[:min(len(r.Text), 1000)]))
 	return strings.Contains(text, "too large") || strings.Contains(text, "toolarge") || strings.Contains(text, "exceed") || strings.Contains(text, "body limit")
 }
 
+// addBodyLimit adds H19: a message of size bytes was refused with r.
 func (p commonChecks) addBodyLimit(r *probe.Reply, size int) {
 	who, severity := r.Intermediary(), doctor.Note
 	do := "Raise the limit at " + who + " if tools take files or long texts (express.json({limit}), max body size)."

@@ -17,22 +17,26 @@ import (
 
 // A modernServer is a server that speaks 2026-07-28. It is immutable.
 type modernServer struct {
-	prober        *prober
-	capabilities  map[string]json.RawMessage // the server's capabilities
-	discoverReply *probe.Reply               // to server/discover
+	prober        *prober                    // makes the requests
+	capabilities  map[string]json.RawMessage // those that the server has declared, by name
+	discoverReply *probe.Reply               // the reply to server/discover
 }
 
+// harmlessMethod returns server/discover, which changes nothing; it implements requester.
 func (m *modernServer) harmlessMethod() string { return "server/discover" }
 
+// hasCapability reports whether the server has declared a capability; it implements requester.
 func (m *modernServer) hasCapability(capability string) bool {
 	return m.capabilities[capability] != nil
 }
 
+// ask makes a request of 2026-07-28; change, if not nil, changes how it is sent. It implements requester.
 func (m *modernServer) ask(ctx context.Context, method string, params map[string]any, change func(*probe.Request)) *probe.Reply {
 	return m.prober.askModern(ctx, method, params, change)
 }
 
-// modernRequest returns a request of 2026-07-28, with the headers and the _meta that it must have. _meta in params is kept.
+// modernRequest returns a request of 2026-07-28, with the headers and the _meta that it must have; members of _meta in params
+// are kept.
 func (p *prober) modernRequest(method string, params map[string]any) probe.Request {
 	header := legacyHeader()
 	header[headerVersion], header[headerMethod] = era.NewestModern, method
@@ -59,7 +63,8 @@ func (p *prober) askModern(ctx context.Context, method string, params map[string
 	return p.doAndCheck(ctx, q)
 }
 
-// discover asks whether the server speaks 2026-07-28.
+// discover sends server/discover, to see whether the server speaks 2026-07-28. A session that the reply opens is deleted by
+// cleanup.
 func (p *prober) discover(ctx context.Context) *probe.Reply {
 	q := p.modernRequest("server/discover", nil)
 	r := p.doAndCheck(ctx, q)
@@ -69,8 +74,8 @@ func (p *prober) discover(ctx context.Context) *probe.Reply {
 	return r
 }
 
-// modernServerOf returns the server that has answered server/discover; nil: it does not speak
-// 2026-07-28.
+// modernServerOf returns the server that has answered server/discover with r, and notes the fact "server"; nil: it does not
+// speak 2026-07-28.
 func (p *prober) modernServerOf(r *probe.Reply) *modernServer {
 	var result struct {
 		SupportedVersions []string                   `json:"supportedVersions"`
@@ -87,11 +92,11 @@ func (p *prober) modernServerOf(r *probe.Reply) *modernServer {
 	return &modernServer{prober: p, capabilities: result.Capabilities, discoverReply: r}
 }
 
-// missingHeaderPattern matches a complaint that a header did not come.
+// missingHeaderPattern matches what servers say of a header of MCP that did not come; its groups have the name.
 var missingHeaderPattern = lazyregexp.New(`(?i)(Mcp-Method|Mcp-Name|Mcp-Protocol-Version)\b.{0,40}(missing|required|absent)|(missing|requires?|no)\b.{0,40}(Mcp-Method|Mcp-Name|Mcp-Protocol-Version)`)
 
-// addDroppedHeader adds H9 if r says that a header of 2026-07-28 is missing, which was sent. It reports whether
-// r does.
+// addDroppedHeader adds H9 if r, the reply to a request of 2026-07-28, says that a header is missing that was sent. It reports
+// whether r says so.
 func (p *prober) addDroppedHeader(r *probe.Reply) bool {
 	e := r.RPCError()
 	if r.Status/100 == 2 || e == nil || e.Code != era.CodeHeaderMismatch {
@@ -109,8 +114,8 @@ func (p *prober) addDroppedHeader(r *probe.Reply) bool {
 	return true
 }
 
-// checkHeaders sees whether a request with all headers of 2026-07-28 is served, as server/discover has promised
-// (H9, H15). m may be nil: there is nothing to check.
+// checkHeaders sends a request with all headers of 2026-07-28, and adds H9 or H15 if it is refused for them or for its
+// revision. It does nothing if m is nil.
 func (m *modernServer) checkHeaders(ctx context.Context) {
 	if m == nil || !m.hasCapability("tools") {
 		return
@@ -125,7 +130,8 @@ func (m *modernServer) checkHeaders(ctx context.Context) {
 	}
 }
 
-// checkSubscription opens a subscription, whose first message is due at once (H11). m may be nil: there is nothing to check.
+// checkSubscription opens a subscription, whose first event is due at once; if that does not come, it is checked again later
+// (H11). It does nothing if m is nil.
 func (m *modernServer) checkSubscription(ctx context.Context) {
 	if m == nil || m.discoverReply.Err != nil {
 		return
@@ -135,8 +141,8 @@ func (m *modernServer) checkSubscription(ctx context.Context) {
 	}
 }
 
-// subscribe opens a subscription and waits for its first event. It returns what did not
-// come within checkTimeout; "": all did, or the server has refused.
+// subscribe opens a subscription and waits for its first event. It returns what did not come within checkTimeout; "": all did,
+// or the server has refused.
 func (m *modernServer) subscribe(ctx context.Context) (silent string) {
 	q := m.prober.modernRequest("subscriptions/listen", map[string]any{"notifications": map[string]any{"toolsListChanged": true}})
 	q.Timeout = checkTimeout
@@ -157,8 +163,8 @@ func (m *modernServer) subscribe(ctx context.Context) (silent string) {
 	return ""
 }
 
-// addNewestFails adds H15 if the server fails (5xx) at server/discover. A server that does not know 2026-07-28 should refuse it, so
-// that clients fall back to initialize.
+// addNewestFails adds H15 if r, the reply to server/discover, has a status 5xx: a server that does not know 2026-07-28 should
+// refuse it otherwise, so that clients fall back to initialize.
 func (p *prober) addNewestFails(r *probe.Reply) {
 	if r.Err == nil && r.Status >= http.StatusInternalServerError && !r.IsHTML() {
 		p.addFinding("H15", doctor.Warning, "The server fails when it is asked in the newest revision", "server/discover: "+r.Summary(),
@@ -167,7 +173,7 @@ func (p *prober) addNewestFails(r *probe.Reply) {
 	}
 }
 
-// revisions returns the revisions that a server speaks, as a fact has them.
+// revisions returns the revisions that the server speaks, the newest first, as the text of a fact.
 func (f foundProtocols) revisions() string {
 	var all []string
 	if f.modern != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor/probe"
 )
 
-// checkReply adds a finding for each fault of a reply: a malformed event stream; of an MCP request also a Content-Type that its
-// body is not, and a response with a wrong id. Of a stream it looks at what was read so far.
+// checkReply adds a finding for each fault of a reply: a malformed event stream (H22); of a JSON-RPC request also a
+// Content-Type that its body is not (H10), and responses with a wrong id (H23). Of a stream it looks at what was read so far.
 func (p *prober) checkReply(r *probe.Reply) {
 	for _, f := range r.StreamFaults() {
 		if f.Kind == probe.FaultJSONOutsideData && r.EventCount == 0 {
@@ -49,7 +49,7 @@ func (p *prober) checkContentType(r *probe.Reply) {
 	}
 }
 
-// looksLikeEventStream reports whether a body begins like an event stream.
+// looksLikeEventStream reports whether a body begins with a field or comment of an event stream.
 func looksLikeEventStream(text []byte) bool {
 	for _, field := range []string{"data:", "event:", "id:", "retry:", ":"} {
 		if bytes.HasPrefix(text, []byte(field)) {
@@ -59,7 +59,8 @@ func looksLikeEventStream(text []byte) bool {
 	return false
 }
 
-// checkResponseIDs adds H23 if a reply has responses to other requests, with an id of another type, or more than one.
+// checkResponseIDs adds H23 if a reply has a response to another request, one with an id of another type, or more than one to
+// its own request.
 func (p *prober) checkResponseIDs(r *probe.Reply) {
 	own, ours := 0, strconv.Itoa(r.ID)
 	for _, m := range r.Messages {

@@ -12,23 +12,25 @@ import (
 )
 
 // A prober makes the requests of one diagnosis and collects what they show. Its methods may be called concurrently, but for
-// runRechecks, reportFacts and cleanup, and those of the Client that may not.
+// runRechecks, reportFacts and cleanup, and those of the probe.Client that may not.
 type prober struct {
 	*probe.Client
-	options  Options
-	report   *doctor.Report
-	dialTime time.Duration // what a new connection costs; set by canConnect
+	options  Options        // as Diagnose was given them
+	report   *doctor.Report // gets the facts and findings
+	dialTime time.Duration  // how long it takes to make a connection, TLS included; set by canConnect; 0 behind a proxy
 
-	hasBufferedStream atomic.Bool // H11 was added; see addBuffered
+	hasBufferedStream atomic.Bool // addBuffered has added H11
 
-	rechecks chan func(context.Context) // what recheckLater has been given; it has room for all; closed by runRechecks
+	rechecks chan func(context.Context) // checks that runRechecks is to make; it has room for all that recheckLater is given
 
-	mu           sync.Mutex
-	cleanupFuncs []func(context.Context) // see onCleanup
-	facts        map[string]string       // see setFact
-	toolNames    map[string]bool         // names of a tools/list that was read to its end; nil: it was not
+	mu           sync.Mutex              // guards what follows
+	cleanupFuncs []func(context.Context) // what cleanup calls
+	facts        map[string]string       // by name: facts that reportFacts adds to the report
+	toolNames    map[string]bool         // names in tools/list, which was read to its end; nil: it was not
 }
 
+// newProber returns a prober for the server at address, with a Client that has made no request. The error says that the address
+// or a header is not valid.
 func newProber(address string, o Options, r *doctor.Report) (*prober, error) {
 	first := answerTimeout
 	if o.RunSlowChecks {
@@ -46,16 +48,16 @@ func newProber(address string, o Options, r *doctor.Report) (*prober, error) {
 	return p, nil
 }
 
-// doAndCheck is Do with checkReply.
+// doAndCheck makes a request, as Client.Do does, and adds a finding for each fault of the reply (checkReply).
 func (p *prober) doAndCheck(ctx context.Context, q probe.Request) *probe.Reply {
 	r := p.Do(ctx, q)
 	p.checkReply(r)
 	return r
 }
 
-// recheckLater has the check of a stream on which nothing has come in time made again, when nothing else goes on: perhaps the
-// server was asked too much at once. stream is that check, and says what did not come; "": all did. If something is
-// missing again, the stream is held back (H11). first is the server's first answer, and t asks the server for comparison.
+// recheckLater has runRechecks make a check of a stream again on which nothing has come in time: perhaps the server was asked
+// too much at once. stream is that check, and says what did not come; "": all did. If something is missing again, the stream is
+// held back (H11). first is the server's first answer, and t asks the server for comparison.
 func (p *prober) recheckLater(t requester, first *probe.Reply, stream func(context.Context) (silent string)) {
 	p.rechecks <- func(ctx context.Context) {
 		usual := t.ask(ctx, t.harmlessMethod(), nil, nil)
@@ -70,11 +72,12 @@ func (p *prober) recheckLater(t requester, first *probe.Reply, stream func(conte
 	}
 }
 
-// minSilenceFactor is how many times as long as for another answer one must have waited
-// for the silence of a server to say something.
+// minSilenceFactor is how many times as long as for another answer a recheck must have waited in vain for the stream to count
+// as held back.
 const minSilenceFactor = 4
 
-// runRechecks makes the checks that recheckLater was given, and waits for them. It is called once, after the last recheckLater.
+// runRechecks makes the checks that recheckLater was given, when nothing else goes on, and waits for them. It is called once,
+// after the last recheckLater.
 func (p *prober) runRechecks(ctx context.Context) {
 	close(p.rechecks)
 	var all sync.WaitGroup
@@ -84,15 +87,14 @@ func (p *prober) runRechecks(ctx context.Context) {
 	all.Wait()
 }
 
-// setFact notes a fact, for reportFacts.
+// setFact keeps a fact until reportFacts adds it to the report; a second one of the same name replaces the first.
 func (p *prober) setFact(name, format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.facts[name] = fmt.Sprintf(format, args...)
 }
 
-// reportFacts adds the facts to the report in the order in which people read them: the checks note
-// them in any order.
+// reportFacts adds the kept facts to the report in the order in which people read them: the checks note them in any order.
 func (p *prober) reportFacts() {
 	for _, name := range []string{"proxy", "connection", "transport", "revision", "server", "first answer", "credential", "authorization",
 		"tools", "resources", "prompts", "GET stream", "resumption", "browsers", "call", "quiet stream"} {
@@ -102,7 +104,7 @@ func (p *prober) reportFacts() {
 	}
 }
 
-// cleanup ends what was opened at the server, within cleanupTimeout.
+// cleanup ends what was opened at the server: it calls what onCleanup was given, and waits for cleanupTimeout at most.
 func (p *prober) cleanup() {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer cancel()
@@ -113,19 +115,20 @@ func (p *prober) cleanup() {
 	all.Wait()
 }
 
-// onCleanup has cleanup call end.
+// onCleanup has cleanup call end, after all checks.
 func (p *prober) onCleanup(end func(context.Context)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cleanupFuncs = append(p.cleanupFuncs, end)
 }
 
-// addFinding adds a finding. Credentials are taken out of seen.
+// addFinding adds a finding to the report; means is its consequence, do its advice, and seen its evidence, from which
+// credentials are taken out.
 func (p *prober) addFinding(code string, severity doctor.Severity, title, seen, means, do string) {
 	p.report.AddFinding(doctor.Finding{Code: code, Severity: severity, Title: title, Evidence: p.WithoutCredentials(seen), Consequence: means, Advice: do})
 }
 
-// addFault adds the finding of a fault. Credentials are taken out of seen.
+// addFault adds a Fault to the report; seen is its evidence, from which credentials are taken out.
 func (p *prober) addFault(f doctor.Fault, seen string) {
 	p.report.AddFinding(f.WithEvidence(p.WithoutCredentials(seen)))
 }
@@ -156,38 +159,38 @@ func (p *prober) addTooManyRequests() {
 		"Wait and run doctor again; if clients meet it too, raise the limit for this path at "+r.Intermediary()+".")
 }
 
-// Header names, as net/http spells them, and media types.
+// Names of headers, as net/http spells them, and media types.
 const (
-	headerSession   = "Mcp-Session-Id"
-	headerVersion   = "Mcp-Protocol-Version"
-	headerMethod    = "Mcp-Method"
-	headerName      = "Mcp-Name"
-	headerLastEvent = "Last-Event-Id"
+	headerSession   = "Mcp-Session-Id"       // the header with the id of a session
+	headerVersion   = "Mcp-Protocol-Version" // the header with the revision of a request
+	headerMethod    = "Mcp-Method"           // the header with the method of a request of 2026-07-28
+	headerName      = "Mcp-Name"             // the header with the tool, prompt or URI of a request of 2026-07-28
+	headerLastEvent = "Last-Event-Id"        // the header with the id of the event after which a stream is resumed
 
-	typeJSON = "application/json"
-	typeSSE  = "text/event-stream"
+	typeJSON = "application/json"  // the media type of JSON
+	typeSSE  = "text/event-stream" // the media type of event streams
 )
 
 // The checks are methods of what they are about: a session, modernServer and sseSession are what a server speaks, and the
 // types below add a subject to the prober, which they share.
 
-// connection has the checks of addresses, proxies and TLS, before the first request (H1 to H3).
+// connection is the prober with the checks of addresses, proxies and TLS, before the first request (H1 to H3).
 type connection struct{ *prober }
 
-// identification finds out what speaks at the address, and if nothing does, why (H4 to H6).
+// identification is the prober with the checks that find out what speaks at the address, and if nothing does, why (H4 to H6).
 type identification struct{ *prober }
 
-// authorization has the checks of a server that wants credentials (H18).
+// authorization is the prober with the checks of a server that wants credentials (H18).
 type authorization struct{ *prober }
 
-// commonChecks are made in whichever way the server speaks: t makes the requests.
+// commonChecks is the prober with the checks that are the same in whichever protocol the server speaks.
 type commonChecks struct {
 	*prober
-	requester requester
+	requester requester // makes the requests in that protocol
 }
 
-// corsChecks has the checks of what web pages may do (H16).
+// corsChecks is the prober with the checks of what web pages in browsers may do (H16).
 type corsChecks struct {
 	*prober
-	found foundProtocols
+	found foundProtocols // the protocols that the server speaks
 }

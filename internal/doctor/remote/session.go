@@ -16,22 +16,23 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/lazyregexp"
 )
 
-// A session is one of Streamable HTTP, of a revision up to 2025-11-25. What is in it is
-// not changed once it is open.
+// A session is one of Streamable HTTP, of a revision up to 2025-11-25, or a server that has none. It does not change once it is
+// open.
 type session struct {
-	prober          *prober
-	id              string // "": the server has no sessions
-	protocolVersion string
-	capabilities    map[string]json.RawMessage // the server's capabilities
-	initializeReply *probe.Reply               // to initialize
+	prober          *prober                    // makes the requests
+	id              string                     // the session id; "": the server has no sessions
+	protocolVersion string                     // the revision that was negotiated
+	capabilities    map[string]json.RawMessage // those that the server has declared, by name
+	initializeReply *probe.Reply               // the reply to initialize
 }
 
-// legacyHeader returns the headers of a POST without a session.
+// legacyHeader returns the headers of a POST without a session: Content-Type and Accept.
 func legacyHeader() map[string]string {
 	return map[string]string{"Content-Type": typeJSON, "Accept": typeJSON + ", " + typeSSE}
 }
 
-// initialize sends initialize; change, if not nil, changes the request. A session that the reply opens is deleted in the end.
+// initialize sends initialize; change, if not nil, changes how it is sent. A session that the reply opens is deleted by
+// cleanup.
 func (p *prober) initialize(ctx context.Context, change func(*probe.Request)) *probe.Reply {
 	id := p.NewID()
 	q := probe.Request{Header: legacyHeader(), ID: id, Body: probe.EncodeMessage(map[string]any{"jsonrpc": "2.0", "id": id, "method": "initialize", "params": map[string]any{
@@ -46,8 +47,8 @@ func (p *prober) initialize(ctx context.Context, change func(*probe.Request)) *p
 	return r
 }
 
-// deleteSessionAtEnd has cleanup delete the session that a reply has opened. q is the request that has opened the session: its
-// address and headers are used. judge: a finding is added if that fails.
+// deleteSessionAtEnd has cleanup delete the session that the reply r has opened. q is the request to which r is the reply: its
+// address and headers are used. judge: H25 is added if that fails.
 func (p *prober) deleteSessionAtEnd(r *probe.Reply, q probe.Request, judge bool) {
 	if q.URL == nil {
 		q.URL = p.URL
@@ -61,7 +62,7 @@ func (p *prober) deleteSessionAtEnd(r *probe.Reply, q probe.Request, judge bool)
 	p.onCleanup(func(ctx context.Context) { p.deleteSession(ctx, q, judge) })
 }
 
-// sessionOf returns the session that the reply to initialize has opened; nil: none.
+// sessionOf returns the session that r, the reply to initialize, has opened, and notes the fact "server"; nil: r has no result.
 func (p *prober) sessionOf(r *probe.Reply) *session {
 	var result struct {
 		ProtocolVersion string                     `json:"protocolVersion"`
@@ -76,11 +77,13 @@ func (p *prober) sessionOf(r *probe.Reply) *session {
 	return s
 }
 
+// harmlessMethod returns ping, which changes nothing; it implements requester.
 func (s *session) harmlessMethod() string { return "ping" }
 
+// hasCapability reports whether the server has declared a capability; it implements requester.
 func (s *session) hasCapability(capability string) bool { return s.capabilities[capability] != nil }
 
-// requestHeaders returns the headers of a POST of the session.
+// requestHeaders returns the headers of a POST of the session: those of legacyHeader, revision and session id.
 func (s *session) requestHeaders() map[string]string {
 	h := legacyHeader()
 	h[headerVersion] = s.protocolVersion
@@ -90,6 +93,7 @@ func (s *session) requestHeaders() map[string]string {
 	return h
 }
 
+// ask makes a request in the session; change, if not nil, changes how it is sent. It implements requester.
 func (s *session) ask(ctx context.Context, method string, params map[string]any, change func(*probe.Request)) *probe.Reply {
 	id := s.prober.NewID()
 	m := map[string]any{"jsonrpc": "2.0", "id": id, "method": method}
@@ -103,8 +107,8 @@ func (s *session) ask(ctx context.Context, method string, params map[string]any,
 	return s.prober.doAndCheck(ctx, q)
 }
 
-// checkSession reports whether the session works at all: over any connection (H7), and with the
-// headers that belong to a session (H9, H15). If not, it says why.
+// checkSession reports whether requests of the session are answered at all, also over connections of their own (H7), and with
+// the headers that belong to a session (H9, H15). If not, it adds the finding that says why.
 func (s *session) checkSession(ctx context.Context) bool {
 	s.checkRevision()
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
@@ -134,11 +138,11 @@ func (s *session) checkSession(ctx context.Context) bool {
 	return false
 }
 
-// affinityPings is how many pings of one session go out on connections of their own. If two replicas
-// are taken at random, the chance that all pings reach the same one is below one percent.
+// affinityPings is how many pings of one session checkSession sends, over connections of their own. If two replicas are taken
+// at random, the chance that all pings reach the same one is below one percent.
 const affinityPings = 8
 
-// pingConcurrently makes n pings at once; change changes each of them.
+// pingConcurrently sends n pings in the session at once; change changes how each is sent.
 func (s *session) pingConcurrently(ctx context.Context, n int, change func(*probe.Request)) []*probe.Reply {
 	replies := make([]*probe.Reply, n)
 	var all sync.WaitGroup
@@ -152,20 +156,20 @@ func (s *session) pingConcurrently(ctx context.Context, n int, change func(*prob
 // sessionErrorPattern matches what servers say of a session that they do not know.
 var sessionErrorPattern = lazyregexp.New(`(?i)session|not initialized`)
 
-// wasAnswered reports whether a request was answered: also with an error, as long as that is
-// not about the session. There are servers without ping.
+// wasAnswered reports whether a request was answered by the server: with a result, or with an error that is not about the
+// session. There are servers without ping.
 func wasAnswered(r *probe.Reply) bool {
 	return r.HasResult() || r.Err == nil && r.Status == http.StatusOK && r.RPCError() != nil && !sessionErrorPattern.MatchString(r.RPCError().Message)
 }
 
-// isSessionLost reports whether a reply says that there is no such session.
+// isSessionLost reports whether a reply says that there is no session with this id.
 func isSessionLost(r *probe.Reply) bool {
 	return r.Status == http.StatusNotFound || r.Status/100 == 4 && sessionErrorPattern.MatchString(r.BodyExcerpt()) ||
 		r.Status == http.StatusOK && r.RPCError() != nil && sessionErrorPattern.MatchString(r.RPCError().Message)
 }
 
-// countReplies returns how many replies are answers (wasAnswered), how many say that there is no such
-// session, and one that is no answer; nil: all are.
+// countReplies returns how many replies are answers (wasAnswered), how many say that there is no such session, and one of those
+// that are no answer; bad is nil if all are.
 func countReplies(replies []*probe.Reply) (good, lost int, bad *probe.Reply) {
 	for _, r := range replies {
 		switch {
@@ -182,8 +186,8 @@ func countReplies(replies []*probe.Reply) (good, lost int, bad *probe.Reply) {
 	return good, lost, bad
 }
 
-// cookiesHelp reports whether requests find the session if they have the cookies that came
-// with it.
+// cookiesHelp reports whether pings over fresh connections find the session if they have the cookies that the server has set.
+// It is false if there are none.
 func (s *session) cookiesHelp(ctx context.Context) bool {
 	if len(s.prober.Jar.Cookies(s.prober.URL)) == 0 {
 		return false
@@ -192,7 +196,8 @@ func (s *session) cookiesHelp(ctx context.Context) bool {
 	return good == 4
 }
 
-// addNoAffinity adds H7: of n pings, lost did not find the session, as bad says. cookies: with cookies all find it.
+// addNoAffinity adds H7: of n pings over fresh connections, lost did not find the session, as the reply bad says. cookies: with
+// cookies all find it.
 func (s *session) addNoAffinity(n, lost int, bad *probe.Reply, cookies bool) {
 	seen := fmt.Sprintf("%d of %d pings of one session on fresh connections did not find it; %s", lost, n, bad.Summary())
 	if cookies {
@@ -211,7 +216,8 @@ func (s *session) addNoAffinity(n, lost int, bad *probe.Reply, cookies bool) {
 		doctor.ReplicasLoseSessions.Advice)
 }
 
-// explainLostSession says why no request of the session works. bad is a reply without a result.
+// explainLostSession adds the finding that says why no request of the session is answered (H7, H9, H15). bad is one of the
+// replies.
 func (s *session) explainLostSession(ctx context.Context, bad *probe.Reply) {
 	without := s.ask(ctx, "ping", nil, func(q *probe.Request) { delete(q.Header, headerVersion) })
 	if wasAnswered(without) {
@@ -244,21 +250,21 @@ func (s *session) explainLostSession(ctx context.Context, bad *probe.Reply) {
 	}
 }
 
-// missingPattern matches what servers say of a header that did not come.
+// missingPattern matches what servers say of something that did not come, such as a header.
 var missingPattern = lazyregexp.New(`(?i)missing|required|without|absent|not (present|provided|sent|set)|no (valid )?(session|mcp)|must (have|include|be)`)
 
-// passHeaderAdvice says what to do about a header that is lost.
+// passHeaderAdvice returns the advice for a header that is lost on its way; of is "of requests" or "of replies".
 func passHeaderAdvice(p *prober, name, of string) string {
 	return "Have every proxy, gateway and firewall before the server pass the " + name + " header " + of + " on; many have a list of headers that they let through."
 }
 
-// addNoAnswerInSession says that the server opens sessions but does not answer in them.
+// addNoAnswerInSession adds H7: the server opens sessions, but answers method in them with bad.
 func (s *session) addNoAnswerInSession(method string, bad *probe.Reply) {
 	s.prober.addFinding("H7", doctor.Error, "The server opens a session and does not answer in it", method+": "+bad.Summary(),
 		"Clients can connect, and every call fails.", "Look at the server's log; if there are several replicas, see whether each knows the sessions of the others.")
 }
 
-// checkRevision looks at the version that was negotiated.
+// checkRevision adds H15 if the revision that was negotiated is none that has initialize.
 func (s *session) checkRevision() {
 	switch v := s.protocolVersion; {
 	case era.IsLegacy(v):
@@ -272,7 +278,8 @@ func (s *session) checkRevision() {
 	}
 }
 
-// checkUnknownSession sees how the server answers a client whose session it has forgotten (H8). s may be nil: there is nothing to check.
+// checkUnknownSession sends a request with a session id that nobody has, and adds H8 if it is not answered as such. It does
+// nothing if s is nil or has no id.
 func (s *session) checkUnknownSession(ctx context.Context) {
 	if s == nil || s.id == "" {
 		return
@@ -288,7 +295,7 @@ func (s *session) checkUnknownSession(ctx context.Context) {
 	s.prober.addFault(doctor.UnknownSessionNot404, "with an unknown session id, "+r.Summary())
 }
 
-// deleteSession deletes a session with q. judge: it adds H25 if that fails.
+// deleteSession deletes a session with the request q. judge: it adds H25 if that fails.
 func (p *prober) deleteSession(ctx context.Context, q probe.Request, judge bool) {
 	r := p.Start(ctx, q)
 	r.Close()

@@ -18,27 +18,27 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 )
 
-// sseSession is a connection to a server that speaks HTTP+SSE.
+// sseSession is a session with a server that speaks HTTP+SSE.
 type sseSession struct {
-	prober          *prober
-	stream          *probe.Reply               // the GET; read by readStream alone until streamEnded
-	endpointText    string                     // the endpoint, as the server gave it
-	endpoint        *url.URL                   // where messages go; set before the first ask
-	isInitialized   bool                       // initialize was answered
-	protocolVersion string                     // that was negotiated
-	capabilities    map[string]json.RawMessage // the server's capabilities
+	prober          *prober                    // makes the requests
+	stream          *probe.Reply               // the reply to GET: the event stream; read by readStream alone until streamEnded
+	endpointText    string                     // the data of the event endpoint, as the server sent it
+	endpoint        *url.URL                   // where messages are posted; set before the first ask
+	isInitialized   bool                       // the server has answered initialize with a result
+	protocolVersion string                     // the revision that was negotiated; "": none so far
+	capabilities    map[string]json.RawMessage // those that the server has declared, by name
 
-	mu            sync.Mutex                    // of responseChans
-	responseChans map[string]chan probe.Message // by id: those who wait for a response
+	mu            sync.Mutex                    // guards responseChans
+	responseChans map[string]chan probe.Message // by id: channels of those who wait for a response
 	streamEnded   chan struct{}                 // closed when readStream has returned
-	startedAt     time.Time                     // when the first event of the stream was there
+	startedAt     time.Time                     // when the first event of the stream had come
 }
 
-// endpointTimeout is how long the first event of HTTP+SSE may take.
+// endpointTimeout is how long findSSE waits for the event endpoint, the first of an HTTP+SSE stream.
 const endpointTimeout = 4 * time.Second
 
-// findSSE looks for a server of HTTP+SSE, if post, the reply to a POST, is a refusal as from such a server; nil:
-// there is none.
+// findSSE opens the event stream of a server of HTTP+SSE, if post, the reply to a POST, is a refusal as from such a server;
+// nil: there is none. It adds H11 if the stream seems to be held back.
 func (p *prober) findSSE(ctx context.Context, post *probe.Reply) *sseSession {
 	switch {
 	case post.Err != nil, post.IsInconclusive(), post.Status/100 != 4:
@@ -68,7 +68,7 @@ func (p *prober) findSSE(ctx context.Context, post *probe.Reply) *sseSession {
 	return nil
 }
 
-// readStream hands the messages of the stream to those who wait for them, until its end.
+// readStream hands each response on the stream to whoever waits for it, until the stream ends. It is a goroutine of its own.
 func (e *sseSession) readStream() {
 	defer close(e.streamEnded)
 	for e.stream.NextEvent() {
@@ -90,11 +90,14 @@ func (e *sseSession) readStream() {
 	e.prober.checkReply(e.stream)
 }
 
+// harmlessMethod returns ping, which changes nothing; it implements requester.
 func (e *sseSession) harmlessMethod() string { return "ping" }
 
+// hasCapability reports whether the server has declared a capability; it implements requester.
 func (e *sseSession) hasCapability(capability string) bool { return e.capabilities[capability] != nil }
 
-// ask posts a request and waits for the response on the stream.
+// ask posts a request and waits for the response on the stream; change, if not nil, changes how it is sent. It implements
+// requester.
 func (e *sseSession) ask(ctx context.Context, method string, params map[string]any, change func(*probe.Request)) *probe.Reply {
 	id := e.prober.NewID()
 	m := map[string]any{"jsonrpc": "2.0", "id": id, "method": method}
@@ -104,7 +107,8 @@ func (e *sseSession) ask(ctx context.Context, method string, params map[string]a
 	return e.askMessage(ctx, m, id, change)
 }
 
-// askMessage posts a message, and waits for the response to id on the stream; 0: the message has none.
+// askMessage posts the message m, and waits for the response to id on the stream, which it adds to the reply; id 0: m is no
+// request.
 func (e *sseSession) askMessage(ctx context.Context, m map[string]any, id int, change func(*probe.Request)) *probe.Reply {
 	c := make(chan probe.Message, 1)
 	key := strconv.Itoa(id)
@@ -145,7 +149,7 @@ func (e *sseSession) askMessage(ctx context.Context, m map[string]any, id int, c
 }
 
 // openSession initializes the session of HTTP+SSE. If the server takes no messages at the endpoint that it has given, it tries
-// where the endpoint should be, and says so (H21).
+// where the endpoint should be, and adds H21.
 func (e *sseSession) openSession(ctx context.Context) {
 	given, err := e.prober.URL.Parse(e.endpointText)
 	if err != nil || given.Host == "" || strings.TrimSpace(e.endpointText) == "" {
@@ -195,7 +199,7 @@ func (e *sseSession) openSession(ctx context.Context) {
 	e.reportNotInitialized(r)
 }
 
-// initializeAt sends initialize to endpoint. Messages go there from now on.
+// initializeAt sends initialize to endpoint, where messages are posted from now on, and keeps what the server answers.
 func (e *sseSession) initializeAt(ctx context.Context, endpoint *url.URL) *probe.Reply {
 	e.endpoint = endpoint
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
@@ -212,7 +216,7 @@ func (e *sseSession) initializeAt(ctx context.Context, endpoint *url.URL) *probe
 	return r
 }
 
-// reportNotInitialized says why there is no session, if initialize has got the reply r and no result.
+// reportNotInitialized adds the finding that says why there is no session, unless there is one: r is the reply to initialize.
 func (e *sseSession) reportNotInitialized(r *probe.Reply) {
 	switch {
 	case e.isInitialized || r.IsInconclusive():

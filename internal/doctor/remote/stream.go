@@ -11,7 +11,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
-// addBuffered adds H11, once: a stream is held back on its way. The headers of r may tell by whom.
+// addBuffered adds H11, unless it has done so before: a stream is held back on its way. The headers of r may tell by whom; seen
+// is the evidence.
 func (p *prober) addBuffered(r *probe.Reply, seen string) {
 	if p.hasBufferedStream.Swap(true) {
 		return // said of another stream
@@ -22,15 +23,15 @@ func (p *prober) addBuffered(r *probe.Reply, seen string) {
 	p.addFault(doctor.BufferedStreams, seen)
 }
 
-// checkCompression adds H11 as a note if an event stream is compressed.
+// checkCompression adds H11 as a note if r, an event stream, is compressed.
 func (p *prober) checkCompression(r *probe.Reply) {
 	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
 		p.addFault(doctor.CompressedStreams, "Content-Encoding: "+e+", by "+r.Intermediary())
 	}
 }
 
-// checkGetStream looks at the GET stream, on which the server says what answers no request (H11, H13, H14). s may be nil: there is
-// nothing to check.
+// checkGetStream opens the GET stream, on which the server says what answers no request, and adds H11, H13 or H14 for what is
+// wrong with it. It does nothing if s is nil.
 func (s *session) checkGetStream(ctx context.Context) {
 	if s == nil {
 		return
@@ -58,8 +59,8 @@ func (s *session) checkGetStream(ctx context.Context) {
 	}
 }
 
-// openGetStream opens the GET stream of a session, which can be read for the time within. last is the event id after which it is
-// resumed; "": it is a new one.
+// openGetStream opens the GET stream of the session; the reply can be read for the time within. last is the id of the event
+// after which an earlier stream is resumed; "": the stream is a new one.
 func (s *session) openGetStream(ctx context.Context, last string, within time.Duration) *probe.Reply {
 	h := s.requestHeaders()
 	delete(h, "Content-Type")
@@ -70,7 +71,7 @@ func (s *session) openGetStream(ctx context.Context, last string, within time.Du
 	return s.prober.Start(ctx, probe.Request{Method: http.MethodGet, Header: h, Timeout: within})
 }
 
-// explainGetAnswer says what clients make of a GET that is not answered with a stream.
+// explainGetAnswer adds H13 for r, the answer to GET, which is no event stream; 405 is in order, and only a fact.
 func (s *session) explainGetAnswer(r *probe.Reply) {
 	severity, means := doctor.Note, "Most clients go on without the stream; some report an error."
 	switch {
@@ -89,10 +90,11 @@ func (s *session) explainGetAnswer(r *probe.Reply) {
 	s.prober.addFinding("H13", severity, doctor.OddGetAnswer.Title, r.Summary(), means, doctor.OddGetAnswer.Advice)
 }
 
-// quickEnd is for how long a GET stream is read: one that ends before that has not ended by coincidence.
+// quickEnd is for how long readGetStream reads a GET stream: one that ends before that has not ended by coincidence.
 const quickEnd = time.Second
 
-// readGetStream reads a GET stream for quickEnd, cuts it, and opens or resumes it again.
+// readGetStream reads r, a GET stream, for quickEnd, cuts it, and opens it again or resumes it. It adds H13 or H14 if it ends
+// at once, or that fails.
 func (s *session) readGetStream(ctx context.Context, r *probe.Reply) {
 	s.prober.setFact("GET stream", "yes")
 	s.prober.checkCompression(r)
@@ -121,7 +123,7 @@ func (s *session) readGetStream(ctx context.Context, r *probe.Reply) {
 	}
 }
 
-// checkReopening sees whether a GET stream that was cut can be opened anew (H13).
+// checkReopening adds H13 if a GET stream cannot be opened again after the first one was cut.
 func (s *session) checkReopening(ctx context.Context) {
 	const tries = 4
 	for i := range tries {
@@ -143,13 +145,13 @@ func (s *session) checkReopening(ctx context.Context) {
 	}
 }
 
-// addNotResumed adds H14: streams cannot be resumed.
+// addNotResumed adds H14: streams have event ids, but cannot be resumed; seen is the evidence.
 func (s *session) addNotResumed(seen string) {
 	s.prober.addFault(doctor.CannotResumeStreams, seen)
 }
 
-// checkResume cuts the reply to a ping after its first event and resumes it (H14). It does so only if that event has an id and is not
-// the response. s may be nil: there is nothing to check.
+// checkResume cuts the reply to a ping after its first event and resumes it: it adds H14 if that fails. It does so only if that
+// event has an id and is not the response, and does nothing if s is nil.
 func (s *session) checkResume(ctx context.Context) {
 	if s == nil || s.id == "" {
 		return
@@ -193,7 +195,8 @@ func (s *session) checkResume(ctx context.Context) {
 	}
 }
 
-// checkIdleStream sees for how long a stream may be silent (H12). It waits for quietStreamWait, which is minutes.
+// checkIdleStream opens a stream, waits for minutes (quietStreamWait), and adds H12 if the stream ends meanwhile; otherwise it
+// notes the fact "quiet stream".
 func (p *prober) checkIdleStream(ctx context.Context, f foundProtocols) {
 	quiet := p.options.quietStreamWait
 	if quiet == 0 {

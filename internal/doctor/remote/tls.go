@@ -17,8 +17,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 )
 
-// handshake makes a TLS connection over conn and says what is wrong with it (H2, H3); false: clients could not use it.
-// No request is made over it.
+// handshake makes a TLS connection over conn, without a request, and adds H2 or H3 for what is wrong with it; false: clients
+// could not use it.
 func (p connection) handshake(ctx context.Context, conn net.Conn) (*tls.ConnectionState, bool) {
 	c := p.options.TLS.Clone()
 	if c == nil {
@@ -43,7 +43,7 @@ func (p connection) handshake(ctx context.Context, conn net.Conn) (*tls.Connecti
 	return &state, p.checkCertificateChain(ctx, state.PeerCertificates, c)
 }
 
-// addHandshakeFailure explains why there is no TLS connection.
+// addHandshakeFailure adds H2 or H3: there is no TLS connection, because of err.
 func (p connection) addHandshakeFailure(err error) {
 	var record tls.RecordHeaderError
 	if errors.As(err, &record) || isPlainHTTP(err) {
@@ -69,19 +69,19 @@ func (p connection) addHandshakeFailure(err error) {
 		"Check that this is the port for https, that the server has a certificate for "+p.URL.Hostname()+", and that it speaks TLS 1.2 or newer.")
 }
 
-// isPlainHTTP reports whether a handshake has failed because the answer was plain HTTP.
+// isPlainHTTP reports whether a TLS handshake has failed with err because the answer was plain HTTP.
 func isPlainHTTP(err error) bool {
 	return strings.Contains(err.Error(), "HTTP response to HTTPS client")
 }
 
-// isAboutOurCertificate reports whether the server has ended a handshake because of our
-// certificate, or because it got none.
+// isAboutOurCertificate reports whether err says that the server has ended a TLS handshake because of our client certificate,
+// or because it got none.
 func isAboutOurCertificate(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "remote error" && strings.Contains(err.Error(), "certificate")
 }
 
-// addOurCertificateFinding adds H2: the server wants a client certificate, or refuses ours.
+// addOurCertificateFinding adds H2: the server wants a client certificate, or refuses the one that the user has given.
 func (p connection) addOurCertificateFinding(err error) {
 	title, do := "The server wants a client certificate", "Give one with --client-cert and --client-key."
 	if p.options.TLS != nil && len(p.options.TLS.Certificates) > 0 {
@@ -90,7 +90,8 @@ func (p connection) addOurCertificateFinding(err error) {
 	p.addFinding("H2", doctor.Error, title, probe.NetErrorText(err), "Clients without a certificate that the server trusts get no connection.", do)
 }
 
-// checkCertificateChain says what is wrong with the server's certificates (H2), and reports whether nothing is.
+// checkCertificateChain adds H2 for each thing that is wrong with the server's certificates, and reports whether nothing is. c
+// has the authorities that are trusted, and the host name.
 func (p connection) checkCertificateChain(ctx context.Context, chain []*x509.Certificate, c *tls.Config) bool {
 	leaf, sound := chain[0], true
 	names := "the certificate of " + subjectOf(leaf)
@@ -149,9 +150,10 @@ func (p connection) checkCertificateChain(ctx context.Context, chain []*x509.Cer
 	return sound
 }
 
+// formatTime returns a time in UTC, to the minute: "2026-01-02 15:04 UTC".
 func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 MST") }
 
-// subjectOf returns the name that a certificate is for, as it is shown.
+// subjectOf returns the common name of a certificate in quotes; if it has none, its first DNS name.
 func subjectOf(c *x509.Certificate) string {
 	if c.Subject.CommonName == "" && len(c.DNSNames) > 0 {
 		return c.DNSNames[0]
@@ -159,11 +161,12 @@ func subjectOf(c *x509.Certificate) string {
 	return fmt.Sprintf("%q", c.Subject.CommonName)
 }
 
+// isSelfSigned reports whether the issuer that a certificate names is its own subject.
 func isSelfSigned(c *x509.Certificate) bool {
 	return string(c.RawIssuer) == string(c.RawSubject)
 }
 
-// joinNames names the hosts of a certificate, a few of them.
+// joinNames returns the names and addresses that a certificate is for, five at most, as a text.
 func joinNames(names []string, ips []net.IP) string {
 	all := append([]string(nil), names...)
 	for _, ip := range ips {
@@ -178,8 +181,8 @@ func joinNames(names []string, ips []net.IP) string {
 	return strings.Join(all, ", ")
 }
 
-// issuerCompletes reports whether the chain is complete once the certificate of the issuer of last is added, which
-// is fetched from the http address that last names.
+// issuerCompletes reports whether the certificate leaf can be verified once the missing certificate of the issuer of last is
+// added, which is fetched from the http address that last names.
 func (p connection) issuerCompletes(ctx context.Context, last, leaf *x509.Certificate, inter *x509.CertPool, roots *x509.CertPool, now time.Time) bool {
 	for _, address := range last.IssuingCertificateURL {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
@@ -199,8 +202,8 @@ func (p connection) issuerCompletes(ctx context.Context, last, leaf *x509.Certif
 	return false
 }
 
-// clockDifference says by how much the clocks of this machine and of the server differ; "": by
-// little, or that is not known. The request has nothing of the user's in it.
+// clockDifference returns what the clocks of this machine and of the server say, if they differ by more than five minutes; "":
+// they do not, or that is not known. Its request has nothing of the user's in it.
 func (p connection) clockDifference(ctx context.Context, c *tls.Config) string {
 	trip := httpdial.NewTransport(httpdial.TransportOptions{TLS: c})
 	defer trip.CloseIdleConnections()
@@ -218,8 +221,8 @@ func (p connection) clockDifference(ctx context.Context, c *tls.Config) string {
 	return describeClockSkew(resp.Header, c.Time)
 }
 
-// describeClockSkew compares the Date of a reply with our clock; "": they differ by less than five minutes, or there is no Date. clock
-// tells the time; nil: time.Now.
+// describeClockSkew returns what the Date of a reply and our clock say, if they differ by more than five minutes; "": they do
+// not, or there is no Date. clock tells our time; nil: time.Now.
 func describeClockSkew(header http.Header, clock func() time.Time) string {
 	at, err := http.ParseTime(header.Get("Date"))
 	now := time.Now()
