@@ -18,35 +18,37 @@ import (
 // call is one message on its way to the server and, for a request, what
 // comes back.
 type call struct {
-	msg    jsonrpc.Message
-	kind   jsonrpc.Kind
-	id     jsonrpc.ID
-	method string
+	msg    jsonrpc.Message // the message
+	kind   jsonrpc.Kind    // of msg
+	id     jsonrpc.ID      // of msg
+	method string          // of msg
 
 	ctx    context.Context    // of the POST and the reading of its reply; only that of initialize, a notification or a response has a deadline
 	cancel context.CancelFunc // ends ctx
 
 	sent     chan struct{} // closed when the next message may set out
-	sentOnce sync.Once
+	sentOnce sync.Once     // closes sent once
 	done     chan struct{} // closed when a request was answered or given up
 
 	session *session // where it is posted first; nil: there was none when it was admitted
 
 	initializeGate  chan struct{} // other messages wait for it until this call, the client's initialize, is answered; nil: it is another call
-	newSession      *session      // of any initialize: the session in its making
-	replacedSession *session      // to be ended when the call is over
+	newSession      *session      // of an initialize, also the bridge's own: the session that its reply has begun; nil: none
+	replacedSession *session      // a session to end at the server when the call, an initialize, is over; nil: none
 
 	cancelledCall *call // what a notification cancels; nil: nothing
 
 	isOwn bool // a request or notification of the bridge's own
-	// attended, of a call of the bridge's own: a person may sign in for it. Of a client's request: retryAttended has had an attempt made for it.
+	// attended, of a call of the bridge's own: a person may be asked to sign in for it. Of a client's
+	// request: an attempt to renew the session was made for it already (retryAttended).
 	attended bool
 	// tell tells the clients what they wait for. It is for a call of the bridge's own; nil: no client waits for the call.
 	tell    func(text string)
-	replied chan jsonrpc.Message // for the response to a request of the bridge's own (isOwn)
-	reply   jsonrpc.Message      // that response, once ask has received it; zero for a client's request
+	replied chan jsonrpc.Message // gets the response to a request of the bridge's own (isOwn)
+	reply   jsonrpc.Message      // the response to a request of the bridge's own, which ask returns; zero for a client's request
 }
 
+// newCall returns the call for m, with the ctx that its kind needs.
 func newCall(c *conn, m jsonrpc.Message) *call {
 	call := &call{
 		msg: m, kind: m.Kind(), id: m.ID(), method: m.Method(),
@@ -63,7 +65,7 @@ func newCall(c *conn, m jsonrpc.Message) *call {
 	return call
 }
 
-// end ends what belongs to a message that is over, and a while later the stream of the call that it has cancelled.
+// end ends the ctx of a message that is over, and a while later that of the call that it has cancelled.
 func (call *call) end() {
 	call.cancel()
 	if call.cancelledCall != nil {
@@ -77,14 +79,16 @@ func (call *call) ID() jsonrpc.ID { return call.id }
 // IsFromBridge reports whether the call is the bridge's own.
 func (call *call) IsFromBridge() bool { return call.isOwn }
 
-// OnRemoved is called when nobody waits for the response any more.
+// OnRemoved is called by the ledger when the call is taken out: nobody waits for the response any more.
 func (call *call) OnRemoved() { close(call.done) }
 
+// setSent closes sent, if it is not closed yet: the next message may set out.
 func (call *call) setSent() { call.sentOnce.Do(func() { close(call.sent) }) }
 
-// wantsResponse reports whether a response is what the call is about.
+// wantsResponse reports whether the call is a request, which gets a response.
 func (call *call) wantsResponse() bool { return call.kind == jsonrpc.Request }
 
+// isDone reports whether the call is a request that was answered or given up.
 func (call *call) isDone() bool {
 	select {
 	case <-call.done:
@@ -134,7 +138,8 @@ func (c *conn) exchange(call *call) *httpdial.Fault {
 	}
 }
 
-// post posts the message once and handles the reply.
+// post posts the message once, in this session (nil: in none), and handles the reply. The fault says
+// why the server has not taken the message, or a request has no answer; nil: it has.
 func (c *conn) post(call *call, session *session) *httpdial.Fault {
 	ctx := call.ctx
 	if call.kind != jsonrpc.Notification {
@@ -163,10 +168,11 @@ func (c *conn) post(call *call, session *session) *httpdial.Fault {
 	return c.readReply(call, session, resp)
 }
 
+// Header values shared by all requests.
 var (
-	valueAcceptBoth = []string{wire.AcceptBoth}
-	valueAcceptSSE  = []string{wire.TypeSSE}
-	valueJSON       = []string{wire.TypeJSON}
+	valueAcceptBoth = []string{wire.AcceptBoth} // the Accept header of a POST
+	valueAcceptSSE  = []string{wire.TypeSSE}    // the Accept header of a GET
+	valueJSON       = []string{wire.TypeJSON}   // the Content-Type of a POST
 )
 
 // readReply handles what came back for a POST. Its caller closes the body.
@@ -215,15 +221,16 @@ func (c *conn) readJSONReply(call *call, session *session, resp *http.Response) 
 	return nil
 }
 
-// maxPreallocated is the largest body that is believed to be as long as it says
-// before it has come.
+// maxPreallocated is up to which Content-Length, in bytes, the memory for a body is taken before the
+// body has come.
 const maxPreallocated = 4 << 20
 
+// readReplyBody reads the body of a reply, of up to MaxMessageSize.
 func (c *conn) readReplyBody(resp *http.Response) ([]byte, *httpdial.Fault) {
 	return readReplyBody(c.target.Peer, resp, c.opts.MaxMessageSize)
 }
 
-// readReplyBody reads the body of a reply, which may be up to maxSize bytes long.
+// readReplyBody reads the body of a reply of peer. A body of more than maxSize bytes is a fault.
 func readReplyBody(peer *httpdial.Peer, resp *http.Response, maxSize int) ([]byte, *httpdial.Fault) {
 	limit := int64(maxSize)
 	if resp.ContentLength > limit {
@@ -277,13 +284,16 @@ func (c *conn) handleAccepted(call *call, session *session, status int) *httpdia
 	return c.noAnswerFault(status)
 }
 
+// noAnswerFault returns the fault of a request to which the reply had this HTTP status, a success, and
+// no response.
 func (c *conn) noAnswerFault(status int) *httpdial.Fault {
 	return &httpdial.Fault{Reason: httpdial.ReasonNoAnswer, Status: status,
 		Text: fmt.Sprintf("%s answered %s, but without a response to the request", c.target.Peer, httpdial.StatusText(status))}
 }
 
-// readRefusal handles a status that is no success: the body may hold a
-// JSON-RPC error, and 404 may mean that the session is gone (LE5, LE6).
+// readRefusal returns the fault for a reply whose status is no success: the body may hold a JSON-RPC
+// error, and 404 may mean that the session is gone (LE5, LE6). A nil session means that the reply
+// cannot be about a session.
 func (c *conn) readRefusal(session *session, resp *http.Response) *httpdial.Fault {
 	fault := c.target.Peer.RefusalFault(resp)
 	if session == nil {
@@ -330,7 +340,8 @@ func (c *conn) handleIncoming(raw []byte, from *call, session *session) *httpdia
 	return first
 }
 
-// handleMessage is handleIncoming for one message.
+// handleMessage hands on one message, raw, that a reply or an event carries. from and the fault are
+// those of handleIncoming.
 func (c *conn) handleMessage(raw []byte, from *call, session *session) *httpdial.Fault {
 	m, err := jsonrpc.ParseDepth(raw, c.opts.MaxDepth)
 	if err != nil {
@@ -364,6 +375,7 @@ func relatedID(from *call) jsonrpc.ID {
 	return from.id
 }
 
+// isProgressOf reports whether m is progress of call: a notifications/progress with its token.
 func isProgressOf(m jsonrpc.Message, call *call) bool {
 	return m.Method() == "notifications/progress" && !m.ProgressToken().IsZero() &&
 		m.ProgressToken().Equivalent(call.msg.ProgressToken())
@@ -387,7 +399,7 @@ func (c *conn) handleResponse(m jsonrpc.Message, from *call) {
 	}
 }
 
-// answer answers a claimed call with m.
+// answer answers a call, which the caller has claimed from the ledger, with the server's response m.
 func (c *conn) answer(call *call, m jsonrpc.Message) {
 	if m.ID() != call.id {
 		m = httpdial.ResponseWithID(m, call.id)
@@ -427,15 +439,15 @@ func (c *conn) fail(ctx context.Context, call *call, fault *httpdial.Fault) {
 	}
 }
 
-// refuse answers a request that was not entered into the ledger.
+// refuse answers a request, which was not entered into the ledger, with the fault.
 func (c *conn) refuse(ctx context.Context, call *call, fault *httpdial.Fault) {
 	defer c.refusing.Done()
 	c.log.Warn("request refused", "method", call.method, "reason", fault.Reason)
 	_ = c.QueueErrorResponse(ctx, fault.Response(call.id))
 }
 
-// endUnanswered takes back a message that was entered but never sent; false: it was
-// answered before.
+// endUnanswered takes a message that was never sent out of the ledger, and lets the messages behind it
+// go on; false: it is a request that was answered before.
 func (c *conn) endUnanswered(call *call) bool {
 	ours := call.kind != jsonrpc.Request || c.ledger.ClaimCall(call)
 	call.setSent()

@@ -16,14 +16,14 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
 )
 
-// Defaults of Options.
+// What zero values in Options mean.
 const (
-	defaultMaxMessageSize    = 64 << 20
-	defaultMaxInFlight       = 256
-	defaultConnectTimeout    = httpdial.DefaultConnectTimeout
-	defaultInitializeTimeout = 60 * time.Second
-	defaultResumeTimeout     = 15 * time.Second
-	defaultCloseTimeout      = 2 * time.Second
+	defaultMaxMessageSize    = 64 << 20                       // of Options.MaxMessageSize, and of ModernOptions.MaxMessageSize: bytes
+	defaultMaxInFlight       = 256                            // of Options.MaxInFlight: requests in progress
+	defaultConnectTimeout    = httpdial.DefaultConnectTimeout // of Options.ConnectTimeout, and of ModernOptions.ConnectTimeout
+	defaultInitializeTimeout = 60 * time.Second               // of Options.InitializeTimeout: the wait for the answer to initialize
+	defaultResumeTimeout     = 15 * time.Second               // of Options.ResumeTimeout: how long a call's broken stream is resumed
+	defaultCloseTimeout      = 2 * time.Second                // of Options.CloseTimeout: for the DELETE that ends a session
 )
 
 // Options tune a Client. The zero value works.
@@ -41,9 +41,10 @@ type Options struct {
 	// Authorize wraps base, which is the Transport. The RoundTripper that it returns adds credentials to
 	// each request, sees first the replies that refuse them, and may send a request again. If its error
 	// is a *Fault, clients are told that. nil: the requests go out as they are.
-	// AuthorizeTimeout is how long a person may take to sign in meanwhile: time-outs are no
-	// shorter (httpdial.TimeoutWithSignIn).
-	Authorize        func(base http.RoundTripper) http.RoundTripper
+	Authorize func(base http.RoundTripper) http.RoundTripper
+
+	// AuthorizeTimeout is how long a person may take to sign in while a request waits in the RoundTripper
+	// of Authorize: time-outs are no shorter (httpdial.TimeoutWithSignIn). 0: nobody is asked to sign in.
 	AuthorizeTimeout time.Duration
 
 	// TLS says which servers are trusted, and has the client's certificates.
@@ -131,6 +132,7 @@ type Options struct {
 	Logger hclog.Logger
 }
 
+// withDefaults returns o with the defaults in the place of zero values.
 func (o Options) withDefaults() Options {
 	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, defaultMaxMessageSize)
 	o.MaxDepth = cmp.Or(o.MaxDepth, jsonrpc.DefaultMaxDepth)
@@ -152,7 +154,7 @@ type Client struct {
 	// it become an Authorization header, unless Options.Header has one.
 	URL string
 
-	Options Options
+	Options Options // of each Conn
 }
 
 // Dial checks the URL and the headers and returns a Conn. It makes no network
@@ -187,5 +189,5 @@ func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 	return conn, nil
 }
 
-// reservedHeaders are the headers that are the transport's own business.
+// reservedHeaders are the headers that the transport itself sets: those in Options.Header are ignored.
 var reservedHeaders = []string{"Accept", "Content-Type", wire.HeaderSession, wire.HeaderVersion, wire.HeaderLastEventID}

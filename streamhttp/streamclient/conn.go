@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	maxOneWay        = 64               // notifications and responses on their way at once
+	maxOneWay        = 64               // how many notifications and responses may be on their way to the server at once
 	aheadTimeout     = time.Second      // how long Send waits until the message ahead was written
 	notificationWait = time.Second      // how long Send waits until a notification was accepted
-	listenTimeout    = time.Second / 10 // how long what follows initialized waits for the standalone stream
+	listenTimeout    = time.Second / 10 // how long messages behind notifications/initialized wait until the server has answered the GET for the standalone stream
 	oneWayTimeout    = time.Minute      // how long the server may take to accept a notification or a response
-	streamLinger     = time.Second / 2  // how long a stream may stay open after its response
-	cancelLinger     = 2 * time.Second  // how long it may stay open after the server has accepted the cancellation of its call
-	maxCancelLinger  = 10 * time.Second // how long it may stay open after the client has cancelled its call, whatever the server does
+	streamLinger     = time.Second / 2  // how long the stream of a call may stay open after the response
+	cancelLinger     = 2 * time.Second  // how long the stream of a call may stay open after the server has accepted the cancellation of the call
+	maxCancelLinger  = 10 * time.Second // how long the stream of a call may stay open after the client has cancelled the call, whatever the server does
 )
 
 // conn is the Conn that Client.Dial returns. Its goroutines are one per message being
@@ -29,21 +29,22 @@ const (
 // hand on what they have for the client themselves, see remoteconn.Base.Deliver.
 type conn struct {
 	remoteconn.Base
-	target *httpdial.Target
-	opts   Options
-	log    hclog.Logger
+	target *httpdial.Target // the server
+	opts   Options          // of the Client, with the defaults
+	log    hclog.Logger     // that of opts
 
-	requestSlots remoteconn.Slots // one for each request that has a goroutine
-	oneWaySlots  remoteconn.Slots // and for each notification or response
+	requestSlots remoteconn.Slots // a slot for each request that has a goroutine
+	oneWaySlots  remoteconn.Slots // a slot for each notification or response that has a goroutine
 	refusing     sync.WaitGroup   // requests that are being refused: from tryAdmit until refuse has queued the error response
 
-	ledger remoteconn.Ledger[*call, *session] // its lock guards the state, too
-	state  state
+	ledger remoteconn.Ledger[*call, *session] // the requests in progress; its lock guards the state, too
+	state  state                              // the session, and the order of messages
 
-	renewer  renewer
-	listener listener
+	renewer  renewer  // gets a new session for a lost one
+	listener listener // reads the standalone streams
 }
 
+// newConn returns the Conn for the server target; opts have their defaults.
 func newConn(target *httpdial.Target, opts Options) *conn {
 	c := &conn{
 		target: target, opts: opts, log: opts.Logger,
@@ -56,7 +57,7 @@ func newConn(target *httpdial.Target, opts Options) *conn {
 	return c
 }
 
-// slots returns the Slots of which a message of this kind needs one.
+// slots returns the Slots from which a message of this kind takes one.
 func (c *conn) slots(kind jsonrpc.Kind) remoteconn.Slots {
 	if kind == jsonrpc.Request {
 		return c.requestSlots
@@ -64,7 +65,7 @@ func (c *conn) slots(kind jsonrpc.Kind) remoteconn.Slots {
 	return c.oneWaySlots
 }
 
-// TrySend implements bridge.Conn: a request is sent if nothing is ahead of it.
+// TrySend implements bridge.Conn: it sends a request if nothing is ahead of it. It takes nothing else.
 func (c *conn) TrySend(m jsonrpc.Message) bool {
 	if m.Kind() != jsonrpc.Request || m.Method() == "initialize" || !c.requestSlots.TryAcquire() {
 		return false
@@ -113,8 +114,8 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	return err
 }
 
-// launch starts the goroutine of a message when its turn has come. A message
-// that is not to be sent is dealt with here.
+// launch waits for the turn of a message, and starts its goroutine, which releases the slot. started
+// is false if the message is not sent: it was answered, dropped, or cannot be taken (err).
 func (c *conn) launch(ctx context.Context, call *call, slots remoteconn.Slots) (started bool, err error) {
 	ahead, fault, err := c.admit(ctx, call)
 	switch {
@@ -137,8 +138,9 @@ func (c *conn) launch(ctx context.Context, call *call, slots remoteconn.Slots) (
 	return true, nil
 }
 
-// awaitAhead waits until the message ahead was written. It goes by when that
-// takes long: the message now at hand may be what cancels it.
+// awaitAhead waits until ahead is closed, because the message ahead was written, but no longer than
+// aheadTimeout: the message now at hand may be what cancels it. The error says that ctx is done, or
+// the Conn has ended.
 func (c *conn) awaitAhead(ctx context.Context, ahead <-chan struct{}) error {
 	select {
 	case <-ahead: // mostly so
@@ -158,8 +160,8 @@ func (c *conn) awaitAhead(ctx context.Context, ahead <-chan struct{}) error {
 	return nil
 }
 
-// awaitNotification waits until a notification was accepted, so that what is sent
-// next cannot overtake it. The notification has set out in any case.
+// awaitNotification waits until a notification was accepted, for notificationWait at most, so that
+// what is sent next cannot overtake it. The notification has set out in any case.
 func (c *conn) awaitNotification(ctx context.Context, call *call) {
 	select {
 	case <-call.sent: // mostly so when it was quick

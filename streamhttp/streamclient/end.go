@@ -76,9 +76,10 @@ func isModernError(m jsonrpc.Message) bool {
 	return false
 }
 
-// endInitializeIfWrongTransport ends the Conn with a WrongTransportError, if that was wanted and the
-// fault of the client's first initialize calls for it. What else is in progress
-// is answered before, so that nothing is owed but the initialize.
+// endInitializeIfWrongTransport ends the Conn with a WrongTransportError, if first is the client's
+// first initialize, its fault may come of the server's speaking another transport, and
+// Options.ReportWrongTransport is set. What else is in progress is answered before, so that nothing is
+// owed but the initialize. False: it goes on.
 func (c *conn) endInitializeIfWrongTransport(first *call, fault *httpdial.Fault) (ended bool) {
 	if !c.opts.ReportWrongTransport || first.initializeGate == nil || !saysWrongTransport(fault) {
 		return false
@@ -111,8 +112,8 @@ func isOnlyModernError(m jsonrpc.Message) bool {
 	return false
 }
 
-// endIfUpgraded ends the Conn with ErrUpgraded, if that was wanted and the fault of
-// the renewal r comes of the server's speaking 2026-07-28 by now (ED9).
+// endIfUpgraded ends the Conn with ErrUpgraded, if the fault of the renewal r may come of the server's
+// speaking 2026-07-28 by now, and Options.ConfirmUpgrade says so (ED9). False: it goes on.
 func (n *renewer) endIfUpgraded(r *repair, fault *httpdial.Fault) (ended bool) {
 	c := n.c
 	if c.opts.ConfirmUpgrade == nil || fault == nil || !fault.ServerError.IsError() && !saysWrongTransport(fault) || !c.opts.ConfirmUpgrade(httpdial.Unattended(r.ctx), fault.ServerError) {
@@ -124,9 +125,9 @@ func (n *renewer) endIfUpgraded(r *repair, fault *httpdial.Fault) (ended bool) {
 	})
 }
 
-// endRenewalIfWrongTransport ends the Conn with a WrongTransportError, if that was wanted and what
-// the server has said to the renewal r calls for it: it speaks another
-// transport by now.
+// endRenewalIfWrongTransport ends the Conn with a WrongTransportError, if the fault of the renewal r
+// may come of the server's speaking another transport by now, and Options.ReportWrongTransport is
+// set. False: it goes on.
 func (n *renewer) endRenewalIfWrongTransport(r *repair, fault *httpdial.Fault) (ended bool) {
 	c := n.c
 	if !c.opts.ReportWrongTransport || !saysWrongTransport(fault) {

@@ -10,7 +10,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
 )
 
-// newRequest makes a request with the headers that all have (LE1, LE3, LE4).
+// newRequest makes a request with the headers that all have (LE1, LE3, LE4): those of the session, if
+// that is not nil, among them.
 func (c *conn) newRequest(ctx context.Context, method string, session *session) *http.Request {
 	req := c.target.NewRequest(ctx, method)
 	if session != nil {
@@ -27,8 +28,8 @@ func (c *conn) newRequest(ctx context.Context, method string, session *session) 
 	return req
 }
 
-// openStream asks for a stream: the standalone one, or what follows the event lastID
-// of any stream. A response is a success, and the caller closes its body.
+// openStream asks for a stream, by GET: the standalone one if lastID is "", otherwise what follows the
+// event lastID of any stream. A response is a success, and the caller closes its body.
 func (c *conn) openStream(ctx context.Context, session *session, lastID string) (*http.Response, *httpdial.Fault) {
 	req := c.newRequest(ctx, http.MethodGet, session)
 	req.Header["Accept"] = valueAcceptSSE
@@ -69,9 +70,10 @@ func (c *conn) openStreamWithin(ctx context.Context, limit time.Duration, sessio
 // cancelOnCloseBody is a body whose request has a context of its own, which Close ends.
 type cancelOnCloseBody struct {
 	io.ReadCloser
-	cancel context.CancelFunc
+	cancel context.CancelFunc // ends the context of the request
 }
 
+// Close closes the body, and ends the context of its request.
 func (b *cancelOnCloseBody) Close() error {
 	defer b.cancel()
 	return b.ReadCloser.Close()

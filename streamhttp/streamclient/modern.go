@@ -75,6 +75,7 @@ type ModernOptions struct {
 	Logger hclog.Logger
 }
 
+// withDefaults returns o with the defaults in the place of zero values.
 func (o ModernOptions) withDefaults() ModernOptions {
 	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, defaultConnectTimeout)
 	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, defaultMaxMessageSize)
@@ -93,10 +94,10 @@ type ModernClient struct {
 	// it become an Authorization header, unless Options.Header has one.
 	URL string
 
-	Options ModernOptions
+	Options ModernOptions // of each Conn
 
-	sendRawNames  atomic.Bool // the server takes Mcp-Name as it is, without base64 (ME2)
-	emptyAsBase64 atomic.Bool // it takes an empty Mcp-Param for a missing one, unless it is in base64
+	sendRawNames  atomic.Bool // the server was found to want the name in Mcp-Name as it is, without base64 (ME2)
+	emptyAsBase64 atomic.Bool // the server was found to take an empty Mcp-Param header for a missing one: such a header goes in base64
 }
 
 // Dial checks the URL and the headers and returns a Conn. It makes no network
@@ -122,7 +123,7 @@ func (c *ModernClient) Dial(ctx context.Context) (bridge.Conn, error) {
 	return conn, nil
 }
 
-// dial is Dial without a look at the end of ctx.
+// dial checks the URL and the headers, and returns a Conn, whether ctx is done or not.
 func (c *ModernClient) dial(ctx context.Context) (*modernConn, error) {
 	opts := c.Options.withDefaults()
 	header := maps.Clone(opts.Header)
@@ -142,10 +143,11 @@ func (c *ModernClient) dial(ctx context.Context) (*modernConn, error) {
 	return newModernConn(c, target, opts), nil
 }
 
-// discoverID is the id of the bridge's own server/discover.
+// discoverID is the id of the server/discover that ModernClient.Discover sends.
 var discoverID = jsonrpc.StringID("mcp-bridge-discover")
 
-// deleteTimeout bounds the DELETE of a session that nobody has asked for.
+// deleteTimeout bounds the DELETE of a session that a legacy server has opened for the question of
+// ModernClient.Discover.
 const deleteTimeout = 2 * time.Second
 
 // Discover asks the server once which revisions it speaks, with the server/discover of a

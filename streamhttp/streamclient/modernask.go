@@ -37,7 +37,8 @@ func (c *modernConn) sendAnswer(m jsonrpc.Message) {
 	}
 }
 
-// runAnswer is the goroutine of sendAnswer.
+// runAnswer is the goroutine of sendAnswer: it posts the response once. That the server does not take
+// it is only logged.
 func (c *modernConn) runAnswer(call *modernCall) {
 	defer call.cancel()
 	header := c.baseHeader(1)

@@ -30,7 +30,8 @@ func (c *modernConn) run(call *modernCall) {
 	finishReply(rest, call.cancel)
 }
 
-// ask is run for a request of the bridge's own, in the caller's goroutine: it returns the answer.
+// ask sends a request of the bridge's own, and waits for the answer, which it returns. The fault says
+// why there is none.
 func (c *modernConn) ask(call *modernCall) (jsonrpc.Message, *httpdial.Fault) {
 	answer, rest, fault := c.exchange(call)
 	finishReply(rest, call.cancel)
@@ -49,7 +50,7 @@ func finishReply(rest *http.Response, cancel context.CancelFunc) {
 	rest.Body.Close()
 }
 
-// runNotification is the goroutine of one notification.
+// runNotification is the goroutine of one notification: it posts it once, and closes accepted then.
 func (c *modernConn) runNotification(call *modernCall) {
 	defer close(call.accepted)
 	defer call.cancel()
@@ -118,7 +119,8 @@ func mayRepost(method string) bool {
 	return strings.HasSuffix(method, "/list")
 }
 
-// roundTrip posts a message, and returns the response once its headers are there.
+// roundTrip posts the message m of call with these headers, once, and returns the response as soon as
+// its headers are there. The caller closes the body.
 func (c *modernConn) roundTrip(call *modernCall, m jsonrpc.Message, header http.Header) (*http.Response, *httpdial.Fault) {
 	ctx := call.ctx
 	switch {
@@ -132,7 +134,8 @@ func (c *modernConn) roundTrip(call *modernCall, m jsonrpc.Message, header http.
 	return c.target.Do(req)
 }
 
-// post posts a request once and reads the reply up to the response.
+// post posts the request m of call with these headers once, and reads the reply up to the answer. The
+// fault says why there is none. rest is what is left of the reply, for finishReply; nil: nothing.
 func (c *modernConn) post(call *modernCall, m jsonrpc.Message, header http.Header) (answer jsonrpc.Message, rest *http.Response, fault *httpdial.Fault) {
 	resp, fault := c.roundTrip(call, m, header)
 	if fault != nil {
@@ -217,7 +220,7 @@ func (c *modernConn) reportForeignRefusal(call *modernCall) {
 	}
 }
 
-// readModernBody reads a reply that is JSON: the response.
+// readModernBody reads a reply to the request m that is JSON: the response.
 func (c *modernConn) readModernBody(m jsonrpc.Message, resp *http.Response) (jsonrpc.Message, *httpdial.Fault) {
 	raw, fault := readReplyBody(c.target.Peer, resp, c.opts.MaxMessageSize)
 	switch {
@@ -236,8 +239,8 @@ func (c *modernConn) readModernBody(m jsonrpc.Message, resp *http.Response) (jso
 	return answer, nil
 }
 
-// answersTo reports whether m is the response to the request id. An error
-// without an id, in the reply to a request, is about that.
+// answersTo reports whether m, which came in the reply to the request id, is the response to that. An
+// error without an id is, too.
 func answersTo(m jsonrpc.Message, id jsonrpc.ID) bool {
 	if m.Kind() != jsonrpc.Response {
 		return false
@@ -245,6 +248,8 @@ func answersTo(m jsonrpc.Message, id jsonrpc.ID) bool {
 	return m.ID().Equivalent(id) || m.IsError() && (m.ID().IsZero() || m.ID() == jsonrpc.NullID)
 }
 
+// noResponseFault returns the fault of a request to which the reply had this HTTP status, a success,
+// and no response.
 func (c *modernConn) noResponseFault(status int) *httpdial.Fault {
 	return &httpdial.Fault{Reason: httpdial.ReasonNoAnswer, Status: status,
 		Text: fmt.Sprintf("%s answered %s, but without a response to the request", c.target.Peer, httpdial.StatusText(status))}
@@ -281,7 +286,8 @@ func (c *modernConn) readModernStream(call *modernCall, m jsonrpc.Message, resp 
 	}
 }
 
-// brokenReplyFault says that a reply has ended before the response (ME6).
+// brokenReplyFault returns the fault of a request whose reply, an event stream, has ended with err
+// before the response (ME6).
 func (c *modernConn) brokenReplyFault(err error) *httpdial.Fault {
 	if !errors.Is(err, io.EOF) {
 		return c.target.Peer.NetFault(err)

@@ -12,7 +12,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// modernStatusHints is statusHints of a ModernClient.
+// modernStatusHints says what the text of a Fault of a ModernClient ends in, by the HTTP status of the
+// reply.
 var modernStatusHints = map[int]string{
 	404: "is the path of the URL right? It is often /mcp",
 	405: "there is no Streamable HTTP server at this path",
@@ -23,22 +24,23 @@ var modernStatusHints = map[int]string{
 // see remoteconn.Base.Deliver.
 type modernConn struct {
 	remoteconn.Base
-	client *ModernClient
-	target *httpdial.Target
-	opts   ModernOptions
-	log    hclog.Logger
+	client *ModernClient    // remembers which forms of headers the server wants
+	target *httpdial.Target // the server
+	opts   ModernOptions    // of client, with the defaults
+	log    hclog.Logger     // that of opts
 
-	requestSlots      remoteconn.Slots // one for each request that has a goroutine
-	notificationSlots remoteconn.Slots // and for each notification
-	answerSlots       remoteconn.Slots // and for each answer to a request of the server
+	requestSlots      remoteconn.Slots // a slot for each request that has a goroutine
+	notificationSlots remoteconn.Slots // a slot for each notification that has a goroutine
+	answerSlots       remoteconn.Slots // a slot for each answer to a request of the server that has a goroutine
 
-	tools modernTools
+	tools modernTools // what is known of the server's tools
 
-	mu        sync.Mutex                 // is never held while waiting
-	calls     map[jsonrpc.ID]*modernCall // who takes a call out ends it
-	lastOwnID int64                      // how many ids of the bridge's own there were
+	mu        sync.Mutex                 // guards what follows; never held while waiting
+	calls     map[jsonrpc.ID]*modernCall // the client's requests in progress, by id; who takes a call out ends it
+	lastOwnID int64                      // the number in the id that ownID has returned last
 }
 
+// newModernConn returns a Conn of client for the server target; opts have their defaults.
 func newModernConn(client *ModernClient, target *httpdial.Target, opts ModernOptions) *modernConn {
 	c := &modernConn{
 		client: client, target: target, opts: opts, log: opts.Logger,
@@ -55,19 +57,20 @@ func newModernConn(client *ModernClient, target *httpdial.Target, opts ModernOpt
 // modernCall is one message on its way to the server and, for a request, what
 // comes back.
 type modernCall struct {
-	msg    jsonrpc.Message
-	id     jsonrpc.ID
-	method string
+	msg    jsonrpc.Message // the message
+	id     jsonrpc.ID      // of msg
+	method string          // of msg
 
-	ctx    context.Context
-	cancel context.CancelFunc // ends the POST, and the reading of its reply
+	ctx    context.Context    // of the POST, and of the reading of its reply
+	cancel context.CancelFunc // ends ctx
 
-	isOwn     bool          // the bridge's own: nothing of it is for Receive
+	isOwn     bool          // it is the bridge's own: nothing of its reply is for Receive
 	sessionID string        // the Mcp-Session-Id of the reply, if isOwn; "": there was none
-	delivered bool          // something of the reply was handed on
+	delivered bool          // Receive was handed a notification of the reply
 	accepted  chan struct{} // of a notification: closed when the server has taken or refused it, or cannot be reached
 }
 
+// newCall returns the call for m. Its ctx ends with the given one.
 func (c *modernConn) newCall(ctx context.Context, m jsonrpc.Message) *modernCall {
 	call := &modernCall{msg: m, id: m.ID(), method: m.Method()}
 	call.ctx, call.cancel = context.WithCancel(ctx)
@@ -83,8 +86,8 @@ func (c *modernConn) ownID() jsonrpc.ID {
 	return jsonrpc.StringID("mcp-bridge-" + jsonrpc.IntID(c.lastOwnID).String())
 }
 
-// TrySend implements bridge.Conn. It sends all but notifications, as far as a slot is free; a
-// cancellation it carries out.
+// TrySend implements bridge.Conn. It takes requests, if a slot is free, responses, and
+// notifications/cancelled, but no other notifications.
 func (c *modernConn) TrySend(m jsonrpc.Message) bool {
 	switch {
 	case c.Context().Err() != nil:
@@ -129,7 +132,8 @@ func (c *modernConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// sendRequest is Send for a request.
+// sendRequest starts the goroutine that posts the request m. It may wait for a slot; if too many
+// requests are in progress, it answers m with an error.
 func (c *modernConn) sendRequest(ctx context.Context, m jsonrpc.Message) error {
 	if err := c.requestSlots.Acquire(ctx, &c.Base); err != nil {
 		return err
@@ -167,7 +171,7 @@ func (c *modernConn) beginCall(call *modernCall) (*httpdial.Fault, error) {
 	return nil, nil
 }
 
-// claim takes a call out of calls; false: it was cancelled before.
+// claim takes a call out of calls, so that the caller has to answer it; false: it was cancelled before.
 func (c *modernConn) claim(call *modernCall) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

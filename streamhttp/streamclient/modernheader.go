@@ -15,24 +15,24 @@ import (
 
 // modernAttempt is how a request is put to the server, and what has been tried.
 type modernAttempt struct {
-	msg           jsonrpc.Message // the call's, or with another id
-	version       string          // what the version header says
-	hasName       bool            // there is an Mcp-Name
-	name          string          // what Mcp-Name says
-	rawName       bool            // Mcp-Name says it as it is, not as base64
-	tool          modernTool      // of a tools/call, as far as known
-	hasEmptyParam bool            // one of the Mcp-Params is empty
-	emptyAsBase64 bool            // an empty Mcp-Param goes as the base64 of nothing
-	header        http.Header     // made of the above, see headerOf
+	msg           jsonrpc.Message // the message of the call, or the same with another id
+	version       string          // what the header Mcp-Protocol-Version says
+	hasName       bool            // there is a header Mcp-Name
+	name          string          // what Mcp-Name says, not encoded
+	rawName       bool            // Mcp-Name has name as it is, never in base64
+	tool          modernTool      // what is known of the tool of a tools/call
+	hasEmptyParam bool            // one of the Mcp-Param headers has an empty value
+	emptyAsBase64 bool            // an empty value in an Mcp-Param header goes as the base64 of nothing
+	header        http.Header     // the headers of the POST, made of the above by headerOf
 
-	resent        bool // it was sent again because the reply was lost
-	busyRetries   int  // how often because the server was busy
+	resent        bool // the request was sent again because its reply was lost
+	busyRetries   int  // how often the request was sent again because the server was busy
 	nameRetried   bool // the server has refused the Mcp-Name, and rawName was changed
-	paramsRetried bool // the server has refused the Mcp-Params, and its tools were listed again
+	paramsRetried bool // the server has refused the Mcp-Param headers, and its tools were listed again
 }
 
-// prepareHeaders makes the headers for a call. A call that cannot go out gets its
-// answer here.
+// prepareHeaders makes attempt.header for a call; it may have to ask the server for its tools. A call
+// that cannot go out gets its answer, an error, or the fault; both are zero if it can go out.
 func (c *modernConn) prepareHeaders(call *modernCall, attempt *modernAttempt) (answer jsonrpc.Message, fault *httpdial.Fault) {
 	if no := attempt.readRequest(call); no != nil {
 		return no.Response(call.id), nil
@@ -53,8 +53,8 @@ func (c *modernConn) prepareHeaders(call *modernCall, attempt *modernAttempt) (a
 	return answer, nil
 }
 
-// readRequest takes out of the message what the headers say (ME1). It refuses what no
-// header can say and no server can know.
+// readRequest reads what the headers have to say out of the message of call (ME1). It returns a
+// Refusal for a method or version that no header can have, and so no server can know; nil: none.
 func (at *modernAttempt) readRequest(call *modernCall) *era.Refusal {
 	if !isHeaderText(call.method) {
 		return era.MethodNotFound(call.method)
@@ -72,7 +72,7 @@ func (at *modernAttempt) readRequest(call *modernCall) *era.Refusal {
 	return nil
 }
 
-// baseHeader returns the headers that every POST has, with space for some more.
+// baseHeader returns the headers that every POST has, with space for so many more.
 func (c *modernConn) baseHeader(more int) http.Header {
 	header := make(http.Header, len(c.target.Header)+2+more)
 	maps.Copy(header, c.target.Header)
@@ -102,7 +102,8 @@ func (c *modernConn) headerOf(call *modernCall, attempt *modernAttempt) http.Hea
 	return header
 }
 
-// encodeEmpty writes empty Mcp-Params in base64 for a server that needs that.
+// encodeEmpty sets hasEmptyParam, and writes the empty values in params, which are Mcp-Param headers,
+// in base64 if emptyAsBase64 says so.
 func (at *modernAttempt) encodeEmpty(params http.Header) {
 	at.hasEmptyParam = false
 	for _, values := range params {
@@ -119,25 +120,26 @@ func (at *modernAttempt) encodeEmpty(params http.Header) {
 // isHeaderText reports whether s can be the value of a header as it is.
 func isHeaderText(s string) bool { return s != "" && toolheader.EncodeValue(s) == s }
 
-// maySendRaw reports whether a name can be sent without base64 to a server that
-// knows no base64: HTTP would change some, and forbids others.
+// maySendRaw reports whether a name can be the value of a header without base64, also if it is not
+// ASCII: it has no control characters, which HTTP forbids, and no spaces around it, which HTTP removes.
 func maySendRaw(name string) bool {
 	control := func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 	return name == strings.Trim(name, " \t") && !strings.ContainsFunc(name, control)
 }
 
-// isHeaderMismatch reports whether a response says that the headers were wrong.
+// isHeaderMismatch reports whether a response is the error that the headers were wrong (-32020).
 func isHeaderMismatch(m jsonrpc.Message) bool {
 	return m.IsError() && string(m.Lookup("error", "code")) == "-32020"
 }
 
-// wantsOtherHeaders reports whether a response calls for other headers.
+// wantsOtherHeaders reports whether a response says that the headers were wrong, and others are left
+// to be tried.
 func (at *modernAttempt) wantsOtherHeaders(answer jsonrpc.Message) bool {
 	return isHeaderMismatch(answer) && !(at.nameRetried && at.paramsRetried)
 }
 
-// correctHeaders makes other headers after the server has refused those that were
-// sent, once for each reason; false: there are none.
+// correctHeaders makes other headers in attempt after the server has refused, with answer, those that
+// were sent: once for Mcp-Name, once for the Mcp-Param headers. False: there are no others to try.
 func (c *modernConn) correctHeaders(call *modernCall, attempt *modernAttempt, answer jsonrpc.Message) bool {
 	text, _ := jsonrpc.Text(answer.Lookup("error", "message"))
 	text = strings.ToLower(text)

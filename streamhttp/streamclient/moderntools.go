@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	maxModernListPages = 100              // of a list of tools that the bridge asks for itself
-	modernListTimeout  = 10 * time.Second // how long that may take
-	maxModernTools     = 1 << 15          // that are remembered
+	maxModernListPages = 100              // how many pages the bridge itself asks for of a server's list of tools
+	modernListTimeout  = 10 * time.Second // how long it may take to get all pages of the list that the bridge itself asks for
+	maxModernTools     = 1 << 15          // how many tools modernTools remembers
 
 	// modernToolTimeout is how long a call waits for the list of tools; then the call goes
 	// on without. Most tools have no headers, and a server that wants some says so (ME4).
@@ -30,27 +30,27 @@ const (
 
 // modernTool is what is known of a tool.
 type modernTool struct {
-	params     []toolheader.Param // what goes as headers with a call
-	err        error              // why there is no such tool: its annotations are invalid
-	learnedSeq uint64             // the number under which it was learned; the newer, the higher. 0: nothing is known
+	params     []toolheader.Param // the arguments that a call repeats in headers; nil: none
+	err        error              // why the tool cannot be called: its annotations are invalid; nil: it can
+	learnedSeq uint64             // the number under which this was learned; the newer, the higher. 0: nothing is known
 }
 
 // modernTools remembers the tools that were seen in lists, and the names that
 // no list had. Nothing depends on its being right: a server that wants other
 // headers says so (ME4).
 type modernTools struct {
-	mu              sync.Mutex
-	lastLearnedSeq  uint64 // learnedSeq of what was learned last
-	byName          map[string]modernTool
-	listing         *modernListing // not nil while the bridge asks for the list itself
-	noListingBefore time.Time      // until then the bridge does not ask for it, see modernListPause
+	mu              sync.Mutex            // guards what follows
+	lastLearnedSeq  uint64                // learnedSeq of what was learned last
+	byName          map[string]modernTool // what was learned, by the name of the tool
+	listing         *modernListing        // the walk through the list that goes on; nil: the bridge itself does not ask for the list now
+	noListingBefore time.Time             // until then the bridge itself does not ask for the list (modernListPause); zero: it may
 }
 
-// modernListing is one walk through the server's list of tools.
+// modernListing is one walk of the bridge itself through the server's list of tools.
 type modernListing struct {
-	began time.Time
+	began time.Time     // when the walk began
 	done  chan struct{} // closed when the walk has ended
-	ok    bool          // the server has answered; to be read after done
+	ok    bool          // the server has answered each request of the walk; to be read after done
 }
 
 // lookUp returns what was learned of a tool after afterSeq. If that is nothing, it returns the
@@ -88,8 +88,9 @@ func (t *modernTools) endListing(l *modernListing, ok bool, name string, afterSe
 	}
 }
 
-// put enters a tool. If there are too many, any one of the others makes room:
-// it is asked for again when somebody calls it. Its caller holds mu.
+// put enters what was learned of the tool called name, and returns it with its learnedSeq. If there are
+// too many tools, any one of the others makes room: it is asked for again when somebody calls it. The
+// caller holds mu.
 func (t *modernTools) put(name string, tool modernTool) modernTool {
 	t.lastLearnedSeq++
 	tool.learnedSeq = t.lastLearnedSeq
@@ -121,7 +122,7 @@ func (t *modernTools) learn(tools []toolheader.Tool) (excluded []toolheader.Tool
 	return excluded
 }
 
-// forget makes that the tools are asked for again: they have changed.
+// forget forgets all tools, because the server's list has changed: the next call asks for it again.
 func (t *modernTools) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -194,8 +195,8 @@ func (c *modernConn) fetchTools(call *modernCall) bool {
 	return true
 }
 
-// withoutInvalidTools learns from a list of tools, and leaves out of it those
-// whose annotations are invalid (ME3).
+// withoutInvalidTools returns the answer to call; if that is a list of tools, without those whose
+// annotations are invalid (ME3), and c.tools learns the others.
 func (c *modernConn) withoutInvalidTools(call *modernCall, answer jsonrpc.Message) jsonrpc.Message {
 	if call.method != "tools/list" || answer.IsError() {
 		return answer

@@ -40,6 +40,7 @@ func (c *conn) noteSession(call *call, of *session, resp *http.Response) (*sessi
 	return s, nil
 }
 
+// isVisibleASCII reports whether s has nothing but visible ASCII characters; "" has nothing else.
 func isVisibleASCII(s string) bool {
 	for i := range len(s) {
 		if s[i] < 0x21 || s[i] > 0x7e {
@@ -84,8 +85,8 @@ func (c *conn) setSessionFromInitialize(call *call, m jsonrpc.Message) {
 	}
 }
 
-// handleInitializeFailure is called when the client's initialize has failed. If that may
-// pass, the bridge goes on trying in the client's place.
+// handleInitializeFailure is called when the client's initialize has failed with the fault. If that may
+// pass (fault.Transient), the bridge goes on trying in the client's place, unless NoRenew is set.
 func (c *conn) handleInitializeFailure(call *call, fault *httpdial.Fault) {
 	c.ledger.Lock()
 	call.replacedSession, c.state.newSession = call.newSession, nil
@@ -104,9 +105,9 @@ func (c *conn) handleInitializeFailure(call *call, fault *httpdial.Fault) {
 // renewer gets a new session for a conn in the place of one that is lost. The lock of the
 // ledger guards it.
 type renewer struct {
-	c               *conn
+	c               *conn   // whose sessions they are
 	repair          *repair // not nil while the bridge tries to get a session
-	refusedRenewals int     // see sessionstate.Handoff; 0 after a renewal
+	refusedRenewals int     // how many renewals in a row the server had refused before this Conn took the session over; 0 after a renewal
 }
 
 // repair is the attempt of the bridge to get a session that the client
@@ -115,15 +116,15 @@ type repair struct {
 	ctx            context.Context    // done when the repair is over, the client initializes by itself, or the Conn ends
 	stop           context.CancelFunc // ends ctx
 	firstAttempted chan struct{}      // closed after an attempt that is made at once; InitializeGate during that attempt
-	retryNow       chan struct{}      // ends the wait before the next attempt
+	retryNow       chan struct{}      // an element in it ends the wait before the next attempt
 
-	fault       *httpdial.Fault // of the last attempt
-	putOffs     int             // attempts that were put off so far
-	wait        time.Duration   // before the next attempt
-	nextAttempt time.Time       // when that is; zero: it is under way
+	fault       *httpdial.Fault // why the last attempt has failed; nil: there was none yet
+	putOffs     int             // how often an attempt was put off so far
+	wait        time.Duration   // how long the next attempt waits
+	nextAttempt time.Time       // when the next attempt is made; zero: it is under way
 
-	attended        bool                // the next attempt is for a request of the client: a person may sign in for it
-	progressTellers []func(text string) // each tells the client what one of the requests waits for that wait for this attempt
+	attended        bool                // the next attempt is for a request of the client: a person may be asked to sign in for it
+	progressTellers []func(text string) // for each request that waits for the attempt: tells its client what it waits for
 }
 
 // newRepair makes a repair for repairLoop. now: the first attempt is made at once, and the caller
@@ -139,14 +140,16 @@ func (n *renewer) newRepair(now bool) *repair {
 	return r
 }
 
-// putOff has the next attempt wait. The lock of the ledger is held.
+// putOff has the next attempt wait, the longer the more often it is called. The lock of the ledger is
+// held.
 func (r *repair) putOff() {
 	r.wait = httpdial.BackoffAfter(r.fault, r.putOffs)
 	r.nextAttempt = time.Now().Add(r.wait)
 	r.putOffs++
 }
 
-// downFault is what a request is answered with during r. The lock of the ledger is held.
+// downFault returns the fault with which a client's request is answered while the repair r goes on. The
+// lock of the ledger is held.
 func (n *renewer) downFault(r *repair) *httpdial.Fault {
 	f := &httpdial.Fault{Reason: httpdial.ReasonServerDown, Text: fmt.Sprintf("no connection to %s yet", n.c.target.Peer)}
 	if r.fault != nil {
@@ -187,7 +190,8 @@ func (n *renewer) recoverSession(ctx context.Context, lost *session) (*session, 
 	}
 }
 
-// noSessionFault explains that there is no session; why may be nil.
+// noSessionFault returns the fault of a message that cannot be sent because the server has forgotten
+// the session, and there is no new one: because of why, which may be nil.
 func (n *renewer) noSessionFault(why *httpdial.Fault) *httpdial.Fault {
 	text := fmt.Sprintf("%s has forgotten the session, and there is no new one yet", n.c.target.Peer)
 	if why != nil {
@@ -253,7 +257,8 @@ func (n *renewer) pause(r *repair) bool {
 	return r.ctx.Err() == nil
 }
 
-// beginAttempt returns the ctx of an attempt.
+// beginAttempt notes that an attempt of r begins now, and returns its ctx: httpdial.Unattended, unless
+// a request of the client waits for it for which a person may be asked to sign in.
 func (n *renewer) beginAttempt(r *repair) context.Context {
 	n.c.ledger.Lock()
 	defer n.c.ledger.Unlock()
@@ -269,7 +274,8 @@ func (n *renewer) beginAttempt(r *repair) context.Context {
 	return httpdial.WithProgress(r.ctx, func(text string) { n.tellWaiting(r, text) })
 }
 
-// tellWaiting tells the clients of the requests that wait for an attempt what it waits for.
+// tellWaiting tells the clients of the requests that wait for an attempt of r what the attempt waits
+// for: text.
 func (n *renewer) tellWaiting(r *repair, text string) {
 	n.c.ledger.Lock()
 	tells := slices.Clone(r.progressTellers)
@@ -309,7 +315,8 @@ func (n *renewer) retryAttended(call *call) bool {
 	return true
 }
 
-// finishAttempt takes over the result of an attempt; false: another one is needed.
+// finishAttempt takes the result of an attempt: the new session becomes the current one, or a fault
+// puts off the next attempt. True: the repair is over. False: another attempt is needed.
 func (n *renewer) finishAttempt(r *repair, session *session, fault *httpdial.Fault) bool {
 	c := n.c
 	c.ledger.Lock()
@@ -376,8 +383,8 @@ func (n *renewer) handshake(ctx context.Context) (session *session, refused bool
 // renewedSession is a session that the bridge itself begins, after the client's was lost; it is a
 // remoteconn.ReplacementSession.
 type renewedSession struct {
-	c       *conn
-	session *session // begun by the reply to initialize; nil: there was no such reply
+	c       *conn    // to which it belongs
+	session *session // the session, begun by the reply to initialize; nil: there was no such reply
 	refused bool     // initialize has failed with a fault
 }
 
@@ -403,7 +410,8 @@ func (o *renewedSession) OnInitialized(answer jsonrpc.Message, changed []jsonrpc
 	}
 }
 
-// ask makes a request of the bridge's own, and waits for the response.
+// ask sends m, a request of the bridge's own, in this session, and waits for the response, which is
+// reply of the call. The fault says why there is none.
 func (c *conn) ask(ctx context.Context, m jsonrpc.Message, session *session) (*call, *httpdial.Fault) {
 	call := newCall(c, m)
 	call.isOwn, call.session, call.attended, call.tell = true, session, !httpdial.IsUnattended(ctx), httpdial.ProgressOf(ctx)
@@ -423,7 +431,8 @@ func (c *conn) ask(ctx context.Context, m jsonrpc.Message, session *session) (*c
 	return call, nil
 }
 
-// tell sends a notification of the bridge's own.
+// tell sends m, a notification of the bridge's own, in this session. The fault says that the server has
+// not taken it; nil: it has.
 func (c *conn) tell(ctx context.Context, m jsonrpc.Message, session *session) *httpdial.Fault {
 	call := newCall(c, m)
 	call.isOwn, call.session, call.attended, call.tell = true, session, !httpdial.IsUnattended(ctx), httpdial.ProgressOf(ctx)
@@ -432,7 +441,8 @@ func (c *conn) tell(ctx context.Context, m jsonrpc.Message, session *session) *h
 	return c.exchange(call)
 }
 
-// cancelServerRequests cancels, for the client, the open requests of a session that is lost.
+// cancelServerRequests tells the client that the server's open requests of a lost session are
+// cancelled.
 func (n *renewer) cancelServerRequests(session *session) {
 	c := n.c
 	c.ledger.Lock()

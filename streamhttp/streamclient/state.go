@@ -10,24 +10,25 @@ import (
 
 // state is everything about a conn that changes, beside the ledger, whose lock guards it.
 type state struct {
-	// lastSent is the channel sent of the message that was entered last; see Send.
+	// lastSent is call.sent of the message that was admitted last, for which the next one waits; nil:
+	// there was none.
 	lastSent <-chan struct{}
 
-	session    *session // nil before initialize and while the server is down
+	session    *session // the current session; nil before initialize and while the server is down
 	newSession *session // begun by the reply to the client's initialize, whose answer has not come yet; nil: none
 }
 
 // session is what one initialize has set up. It also stands for a
 // server without sessions: then id is empty.
 type session struct {
-	id             string
+	id             string             // the Mcp-Session-Id; "": the server has none
 	ctx            context.Context    // of its standalone stream; done when the session is over. Its POSTs have the ctx of their call, and go on
 	stop           context.CancelFunc // ends ctx
 	listenAnswered chan struct{}      // closed when the server has answered the first GET
-	noListenStream chan struct{}      // closed when the server offers no standalone stream
+	noListenStream chan struct{}      // closed when nobody reads a standalone stream any more: the server offers none, or the session is over
 
-	version     string // negotiated, "" until the result is there
-	initialized bool   // it was told notifications/initialized
+	version     string // the negotiated protocol version; "" until the result of initialize is there
+	initialized bool   // the server was sent notifications/initialized in it
 	listening   bool   // a goroutine reads its standalone stream, or did
 	lost        bool   // the server has forgotten it, or it was replaced
 
@@ -57,11 +58,11 @@ func (c *conn) admit(ctx context.Context, call *call) (ahead <-chan struct{}, fa
 
 // admitResult is what becomes of a message: exactly one field is set.
 type admitResult struct {
-	sendAfter  <-chan struct{} // it is sent after this was closed
+	sendAfter  <-chan struct{} // the message is sent once this is closed
 	retryAfter <-chan struct{} // tryAdmit has to be called again once this is closed
-	answerWith *httpdial.Fault // it is answered with this
-	dropReason string          // it is not needed, for this reason
-	err        error           // it cannot be taken
+	answerWith *httpdial.Fault // the message, a request, is answered with this
+	dropReason string          // the message is not needed, for this reason
+	err        error           // the message cannot be taken: Send returns this
 }
 
 // tryAdmit decides what becomes of a message of the client, and enters it into the ledger if it
@@ -119,9 +120,9 @@ func (c *conn) admitNow(call *call) (admitted bool) {
 	return true
 }
 
-// assignSession says where the call is posted. That is decided while the lock of the
-// ledger says that there is a session: later there may be none, because it is being
-// renewed. A session that was lost meanwhile is replaced when the server refuses the call.
+// assignSession sets call.session, in which the call is posted first. The lock of the ledger is held:
+// later there may be no session, because it is being renewed. A session that was lost meanwhile is
+// replaced when the server refuses the call.
 func (c *conn) assignSession(call *call) {
 	switch {
 	case call.session != nil: // a response belongs to the session that has asked
@@ -143,14 +144,14 @@ func isClosed(ch <-chan struct{}) bool {
 	}
 }
 
-// closedChannel is what a message waits for that has no other ahead of it.
+// closedChannel is a closed channel: a message that has no other ahead of it waits for this.
 var closedChannel = func() <-chan struct{} {
 	ch := make(chan struct{})
 	close(ch)
 	return ch
 }()
 
-// isDown reports whether the bridge tries to get a session and has none. The lock of the ledger is held.
+// isDown reports whether there is no session, and the bridge tries to get one. The lock of the ledger is held.
 func (c *conn) isDown() bool { return c.state.session == nil && c.renewer.repair != nil }
 
 // admitRequest enters a request into the ledger. If the result is not nil, it was not entered: it is to
@@ -180,8 +181,8 @@ func (c *conn) beginInitialize(call *call) {
 	c.ledger.InitializeGate = call.initializeGate
 }
 
-// admitNotification returns why the notification is not to be sent; "": it is. target is the call that
-// it cancels, or nil.
+// admitNotification notes what a notification of the client says, and returns why it is not to be sent;
+// "": it is. target is the call that it cancels, which is over with that, or nil.
 func (c *conn) admitNotification(call, target *call) (drop string) {
 	if call.method == "notifications/initialized" {
 		c.ledger.State.InitializedNotification = call.msg

@@ -18,23 +18,23 @@ import (
 )
 
 const (
-	defaultReconnectDelay = time.Second           // before a stream is opened again, if the server has not said
-	minReconnectDelay     = 10 * time.Millisecond // the wait is never shorter, whatever the server says
-	minBackoff            = time.Second / 4       // what the wait grows from, at least
-	minPollRetry          = time.Second / 4       // the shortest wait that a server gives to be polled
-	maxBackoff            = 30 * time.Second      // the wait grows up to this
-	maxServerRetry        = 10 * time.Minute      // the longest retry that is honoured
-	steadyAfter           = 10 * time.Second      // a stream that ends after so long does not count as a failure
+	defaultReconnectDelay = time.Second           // how long to wait before a stream is opened again, if the server has not said
+	minReconnectDelay     = 10 * time.Millisecond // the shortest wait before a stream is opened again, whatever the server says
+	minBackoff            = time.Second / 4       // what the wait grows from after fruitless connections, if the server wants a shorter one
+	minPollRetry          = time.Second / 4       // a server whose retry field is no shorter than this may end each connection of a stream early: it lets itself be polled
+	maxBackoff            = 30 * time.Second      // up to which the wait grows after fruitless connections
+	maxServerRetry        = 10 * time.Minute      // the longest wait that a server's retry field may ask for
+	steadyAfter           = 10 * time.Second      // a connection that lasts so long does not count as fruitless
 )
 
 // resumePoint is how far a stream was read, over all its connections, and when to
 // connect again.
 type resumePoint struct {
-	lastID   string        // of the last event; "": it cannot be resumed
+	lastID   string        // the id of the last event; "": the stream cannot be resumed
 	retry    time.Duration // the server's retry field, if hasRetry
-	hasRetry bool
-	failures int       // fruitless connections in a row
-	giveUpAt time.Time // when no more of them are made; zero: there was none since the last progress
+	hasRetry bool          // the server has sent a retry field
+	failures int           // how many connections in a row were fruitless
+	giveUpAt time.Time     // when the time for fruitless connections is over; zero: there was none since the last progress
 }
 
 // noteConnectionEnd takes over what the reader of a connection has learned. A connection
@@ -174,9 +174,8 @@ func (c *conn) readCallStream(call *call, session *session, resp *http.Response)
 	}
 }
 
-// resume connects to the rest of the stream of a call, for as long as
-// ResumeTimeout allows from the first attempt on. Without a response and
-// without a fault the call was answered meanwhile.
+// resume connects to the rest of the stream of a call, which it returns; it tries for ResumeTimeout
+// from the first attempt on. If both results are nil, the call was answered meanwhile.
 func (c *conn) resume(call *call, session *session, point *resumePoint) (*http.Response, *httpdial.Fault) {
 	why := &httpdial.Fault{}
 	for !point.isExpired() {
@@ -208,8 +207,9 @@ func (c *conn) resume(call *call, session *session, point *resumePoint) (*http.R
 	return nil, lost
 }
 
-// resultLostFault says that a call may have been processed, but nobody will know the
-// result. It is not sent again: only its sender can say whether that is safe.
+// resultLostFault returns the fault of a call that may have been processed, but whose result nobody
+// will know: its stream broke, and why is what came of the last attempt to resume it. The call is not
+// sent again: only its sender can say whether that is safe.
 func (c *conn) resultLostFault(why *httpdial.Fault) *httpdial.Fault {
 	f := &httpdial.Fault{Reason: httpdial.ReasonResultLost, Status: why.Status}
 	f.Text = fmt.Sprintf("the stream from %s broke and cannot be resumed; the request may have been carried out, but its result is lost", c.target.Peer)
@@ -220,7 +220,9 @@ func (c *conn) resultLostFault(why *httpdial.Fault) *httpdial.Fault {
 }
 
 // listener reads the standalone streams of the sessions of a conn.
-type listener struct{ c *conn }
+type listener struct {
+	c *conn // whose sessions they are
+}
 
 // startListening starts to read the standalone stream of the session (LE9), unless
 // that was done. The right time is when the server has accepted
@@ -313,8 +315,8 @@ func (l *listener) observeStream(from string) (ended func()) {
 	}
 }
 
-// setStreamUnavailable says whether the session's standalone stream cannot be had: who waits
-// for a response on it waits no longer.
+// setStreamUnavailable notes whether the session's standalone stream cannot be had. If it cannot, those
+// who wait for a response on it wait no longer.
 func (l *listener) setStreamUnavailable(session *session, unavailable bool) {
 	c := l.c
 	c.ledger.Lock()
