@@ -57,6 +57,7 @@ type HandlerOptions struct {
 	Logger hclog.Logger // nil: silence
 }
 
+// withDefaults returns o with the defaults in the place of zero values.
 func (o HandlerOptions) withDefaults() HandlerOptions {
 	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, 64<<20)
 	o.MaxDepth = cmp.Or(o.MaxDepth, jsonrpc.DefaultMaxDepth)
@@ -88,20 +89,20 @@ type Deadlines = httpserve.Deadlines
 // behind Deadlines, which bound the wait for the body of a request and for the end of a
 // reply. The methods may be called concurrently.
 type Handler struct {
-	server bridge.Handler
-	opts   HandlerOptions
+	server bridge.Handler // serves the sessions
+	opts   HandlerOptions // with the defaults
 
-	control         *admission.Controller
-	wg              sync.WaitGroup // sessions, until their clients have taken what they were owed
-	bodies          httpserve.BodyLimits
-	refusalWarnings access.WarningLimiter
+	control         *admission.Controller // the places of sessions
+	wg              sync.WaitGroup        // sessions, until their clients have taken what they were owed
+	bodies          httpserve.BodyLimits  // how large bodies may be, one and all
+	refusalWarnings access.WarningLimiter // how often the log is warned of refused requests
 
-	mu       sync.Mutex
+	mu       sync.Mutex          // guards sessions
 	sessions map[string]*session // by id, until they end
 }
 
 // NewHandler makes a Handler that gives each session, as a bridge.Conn, to
-// server. Close ends it.
+// server. Close ends the Handler.
 func NewHandler(server bridge.Handler, o HandlerOptions) *Handler {
 	o = o.withDefaults()
 	h := &Handler{server: server, opts: o, control: admission.New(o.MaxSessions, o.AcquirePlace), sessions: make(map[string]*session)}
@@ -125,8 +126,8 @@ func (h *Handler) Close() error {
 // count, although its server may still be on its way out.
 func (h *Handler) Sessions() int { return h.control.Sessions() }
 
-// admitRequest does what every request needs first. It returns nil when the request
-// was answered: it was refused, or it was a preflight.
+// admitRequest has the Guard check a request, and returns it with what the Guard has found out about
+// its sender. nil: the request was answered, because it is refused, or is a preflight of CORS.
 func (h *Handler) admitRequest(w http.ResponseWriter, r *http.Request) *http.Request {
 	w.Header()["X-Content-Type-Options"] = valueNoSniff
 	r, no := h.opts.Guard.Enter(w, r)
@@ -138,7 +139,8 @@ func (h *Handler) admitRequest(w http.ResponseWriter, r *http.Request) *http.Req
 	return r
 }
 
-// logRefused says that a request was refused, unless an Observer is told of it.
+// logRefused tells the log that a request was refused, unless an Observer is told of it: as a
+// warning now and then, otherwise at the level debug.
 func (h *Handler) logRefused(r *http.Request, reason string) {
 	if observe.FromContext(r.Context()) != nil {
 		return
@@ -173,12 +175,12 @@ func (h *Handler) startSession(r *http.Request) (*session, error) {
 	return s, nil
 }
 
-// errTokenRemoved ends the sessions of who has no token any more.
+// errTokenRemoved is why a session ends whose token was removed.
 var errTokenRemoved = errors.New("there is no token any more for who has opened the session")
 
 // serve is the goroutine of a session: it runs the bridge.Handler, and waits until the client has
-// taken what it was owed. tokenCtx is done when the token that opened the session is
-// removed or has expired: then the session ends.
+// taken what it was owed. tokenCtx is done when the token that opened the session is removed, which
+// ends the session at once, or has expired: then the calls in progress may be answered first.
 func (h *Handler) serve(slot *admission.Slot, s *session, tokenCtx context.Context) {
 	ctx, cancel := context.WithCancelCause(slot.Context())
 	defer cancel(nil)
@@ -216,8 +218,8 @@ func (h *Handler) endSession(slot *admission.Slot, s *session, err error) {
 	}
 }
 
-// endText returns how the session has ended. err is what its bridge.Handler has returned. failed: it is
-// worth a warning.
+// endText returns how the session has ended, in words for the log. err is what its bridge.Handler has
+// returned. failed: the end is worth a warning.
 func (s *session) endText(err error) (text string, failed bool) {
 	why := s.endCause()
 	switch {
@@ -257,8 +259,8 @@ func (h *Handler) findSession(r *http.Request, id string) *session {
 	return s
 }
 
-// refuse answers a request with a JSON-RPC error of the code for what is no
-// valid request.
+// refuse answers a request with this HTTP status, and a JSON-RPC error (invalid request) with this id
+// (zero: none) and text. rule is the rule of docs/rules.md that the request breaks.
 func refuse(w http.ResponseWriter, r *http.Request, rule string, status int, id jsonrpc.ID, text string) {
 	httpserve.WriteError(w, r, rule, status, jsonrpc.CodeInvalidRequest, id, text)
 }

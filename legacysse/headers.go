@@ -11,6 +11,7 @@ const (
 	version2026_07_28 = "2026-07-28"
 )
 
+// isKnownVersion reports whether v is a revision that has sessions.
 func isKnownVersion(v string) bool {
 	switch v {
 	case version2024_11_05, version2025_03_26, wire.Version2025_06_18, version2025_11_25:
@@ -19,5 +20,5 @@ func isKnownVersion(v string) bool {
 	return false
 }
 
-// valueNoSniff is shared by all replies; net/http does not change it.
+// valueNoSniff is the X-Content-Type-Options header of all replies; net/http does not change it.
 var valueNoSniff = []string{"nosniff"}

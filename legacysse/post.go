@@ -61,7 +61,8 @@ func (h *Handler) ServeMessage(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// checkAuthorized reports whether the sender of r may send all of these messages, or answers the request.
+// checkAuthorized reports whether the sender of r may send all of these messages. If not, it answers
+// the request.
 func (h *Handler) checkAuthorized(w http.ResponseWriter, r *http.Request, messages []jsonrpc.Message) bool {
 	a := h.opts.Guard.Authenticator
 	if a == nil {
@@ -75,7 +76,7 @@ func (h *Handler) checkAuthorized(w http.ResponseWriter, r *http.Request, messag
 	return no == nil
 }
 
-// firstRequestID returns the id of the first request in a body, the zero one if there is none.
+// firstRequestID returns the id of the first request among messages; the zero ID if there is none.
 func firstRequestID(messages []jsonrpc.Message) jsonrpc.ID {
 	for _, m := range messages {
 		if m.Kind() == jsonrpc.Request {
@@ -85,6 +86,7 @@ func firstRequestID(messages []jsonrpc.Message) jsonrpc.ID {
 	return jsonrpc.ID{}
 }
 
+// noSuchSessionText is the error text for a POST whose sessionId names no session of the client.
 const noSuchSessionText = "there is no such session (it ends with its event stream); begin anew with a GET"
 
 // namedSession returns the session that a request names in its query. nil: there is none, and
@@ -116,8 +118,8 @@ func sessionID(u *url.URL) string {
 	return ""
 }
 
-// decode returns the messages in a body, and what the bridge itself has to
-// say on the event stream; or it answers the request.
+// decode returns the messages in a body, and the bridge's own answers, for the event stream, to what
+// is no message or is of 2026-07-28. ok is false if all of the body is refused: the request was answered.
 func (h *Handler) decode(w http.ResponseWriter, r *http.Request, s *session, body []byte) (messages, ownReplies []jsonrpc.Message, ok bool) {
 	messages, faults := jsonrpc.Decode(body, s.revision.AllowsBatches(), h.opts.MaxBatch, h.opts.MaxDepth)
 	// Nothing of a batch that is refused is taken: what was to be an answer to the server may come again.
@@ -157,9 +159,9 @@ func (h *Handler) decode(w http.ResponseWriter, r *http.Request, s *session, bod
 	return legacy, ownReplies, true
 }
 
-// convertBrokenAnswers replaces the faults that were meant as answers by error responses for
-// the server, which has asked. The client is not told of them: it could take that for the
-// answer to a request of its own.
+// convertBrokenAnswers takes those faults out that were meant as answers to requests of the server, and
+// appends an error response for the server to messages for each. The client is not told of them: it
+// could take that for the answer to a request of its own.
 func (s *session) convertBrokenAnswers(messages []jsonrpc.Message, faults []*jsonrpc.Error) ([]jsonrpc.Message, []*jsonrpc.Error) {
 	others := faults[:0]
 	for _, fault := range faults {
@@ -173,8 +175,8 @@ func (s *session) convertBrokenAnswers(messages []jsonrpc.Message, faults []*jso
 	return messages, others
 }
 
-// versionProblem returns what is wrong with the MCP-Protocol-Version header, if
-// there is one (SS8).
+// versionProblem returns, in words, what is wrong with the MCP-Protocol-Version header (SS8); "":
+// nothing is, or there is none.
 func versionProblem(h http.Header) string {
 	switch v := h[wire.HeaderVersion]; {
 	case len(v) == 0 || len(v) == 1 && (v[0] == "" || isKnownVersion(v[0])):
@@ -185,8 +187,8 @@ func versionProblem(h http.Header) string {
 	return "unsupported MCP-Protocol-Version; supported: " + version2024_11_05 + ", " + version2025_03_26 + ", " + wire.Version2025_06_18 + ", " + version2025_11_25
 }
 
-// codeUnsupportedVersion says that a request names a revision that is not
-// served; its data lists those that are (revision 2026-07-28).
+// codeUnsupportedVersion is the code of the error that a request names a revision that is not served;
+// the error's data lists those that are (revision 2026-07-28).
 const codeUnsupportedVersion = -32022
 
 // metaVersion is the member of _meta in which a modern request names its revision.

@@ -24,16 +24,16 @@ import (
 type postQueue struct {
 	wakeup chan struct{} // holds one element when something was added to queue
 
-	delivering sync.Mutex
+	delivering sync.Mutex       // guards what follows; held while a POST calls sink
 	sink       bridge.Sink      // of a Receive that waits for messages; nil: there is none
-	queue      []*queuedMessage // has what was accepted in front
+	queue      []*queuedMessage // the messages that no Sink has taken, oldest first; only the first one may be accepted
 }
 
 // queuedMessage is a message that was POSTed.
 type queuedMessage struct {
-	m        jsonrpc.Message
-	share    *budget.Share // what m holds of the budget; mostly nil
-	accepted chan struct{} // closed when Receive has taken m out, or m is next for the Sink: the POST is done
+	m        jsonrpc.Message // the message
+	share    *budget.Share   // what m holds of the budget; mostly nil
+	accepted chan struct{}   // closed when Receive has taken m out, or m is next for the Sink: the POST is done
 }
 
 // offerAndWait hands on a message, and returns when it was accepted. The error says that ctx is done, or
@@ -61,8 +61,8 @@ func (p *postQueue) offerAndWait(ctx, taking context.Context, m jsonrpc.Message,
 	return nil
 }
 
-// offer calls the Sink for a message, if it is this one's turn, or else queues it. nil:
-// the message was accepted.
+// offer calls the Sink with a message if it is the first, and queues it if the Sink does not take it
+// at once. nil: the message was accepted, so its POST need not wait.
 func (p *postQueue) offer(m jsonrpc.Message, share *budget.Share) *queuedMessage {
 	p.delivering.Lock()
 	defer p.delivering.Unlock()
@@ -105,7 +105,7 @@ func (p *postQueue) awaitFirst(ctx context.Context, sink bridge.Sink) {
 	}
 }
 
-// isIdle reports whether the receiver has to wait. Meanwhile POSTs call sink.
+// isIdle reports whether the receiver has to wait for a message. If so, POSTs call sink from now on.
 func (p *postQueue) isIdle(ctx context.Context, sink bridge.Sink) bool {
 	p.delivering.Lock()
 	defer p.delivering.Unlock()
@@ -117,8 +117,9 @@ func (p *postQueue) isIdle(ctx context.Context, sink bridge.Sink) bool {
 	return true
 }
 
-// deliverFirst sends the first message. It is no part of receive, because a goroutine that waits there
-// should need little stack: there are as many as there are sessions.
+// deliverFirst takes the first message out of the queue, and calls Send of sink with it, whose ctx is
+// sending. It is no part of receive, because a goroutine that waits there should need little stack:
+// there are as many as there are sessions.
 //
 //go:noinline
 func (p *postQueue) deliverFirst(ctx, sending context.Context, sink bridge.Sink) error {
@@ -136,7 +137,8 @@ func (p *postQueue) deliverFirst(ctx, sending context.Context, sink bridge.Sink)
 	return nil
 }
 
-// next takes the first message, for which awaitFirst has waited, out of the queue.
+// next takes the first message, for which awaitFirst has waited, out of the queue. The error says that
+// ctx is done: then only a message that was accepted is taken out.
 func (p *postQueue) next(ctx context.Context) (*queuedMessage, error) {
 	p.delivering.Lock()
 	defer p.delivering.Unlock()
@@ -170,6 +172,7 @@ func (p *postQueue) freeShares() {
 	})
 }
 
+// isDone reports whether a channel is closed.
 func isDone(c <-chan struct{}) bool {
 	select {
 	case <-c:

@@ -16,10 +16,10 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// How much may wait for the reader of a stream before Send waits too.
+// How much may wait for the event stream of a session before session.Send waits, too.
 const (
-	maxQueuedBytes    = 256 << 10
-	maxQueuedMessages = 4096
+	maxQueuedBytes    = 256 << 10 // bytes that may wait for an event stream
+	maxQueuedMessages = 4096      // messages that may wait for an event stream
 )
 
 // Why a session is over.
@@ -27,7 +27,7 @@ var (
 	errClientGone   = errors.New("the client has closed its event stream")
 	errStalled      = errors.New("the client does not read its event stream")
 	errIdle         = errors.New("the session was idle for too long")
-	errSessionEnded = errors.New("the session has ended")
+	errSessionEnded = errors.New("the session has ended") // by its bridge.Handler or the bridge, not by its client
 )
 
 // session is one client's session: the bridge.Conn that the Handler hands to
@@ -36,28 +36,29 @@ var (
 //
 // No lock is held across I/O or a wait, but for the lock delivering of postQueue.
 type session struct {
-	id    string
+	id    string          // the sessionId
 	owner string          // the principal that opened it; "" when nobody was authenticated (SS4)
 	ctx   context.Context // of the bridge.Handler
 
-	in             postQueue        // what the client POSTs, for Receive
-	out            *sendqueue.Queue // what waits for the event stream
-	revision       clientstate.NegotiatedVersion
-	serverRequests clientstate.ServerRequests // those that the client has not answered
-	lastActive     atomic.Int64               // when a message last went either way, Unix nanoseconds
+	in             postQueue                     // what the client POSTs, for Receive
+	out            *sendqueue.Queue              // what waits for the event stream
+	revision       clientstate.NegotiatedVersion // the protocol version
+	serverRequests clientstate.ServerRequests    // the server's requests that the client has not answered
+	lastActive     atomic.Int64                  // when a message last went either way, Unix nanoseconds
 
-	life        context.Context // done when the session is over; the cause says why
-	endLife     context.CancelCauseFunc
-	taking      context.Context // done when nothing more is taken from the client: at the end of life at the latest
-	stopTaking  context.CancelFunc
-	endOnce     sync.Once
-	onEnd       func()                // called by end, once: takes the session out of the Handler
-	origin      observe.SessionOrigin // what observers are told of the session
-	closing     context.Context       // done when the owner has closed the session
-	close       context.CancelFunc
-	streamEnded chan struct{} // closed when the event stream has ended
+	life        context.Context         // done when the session is over; the cause says why
+	endLife     context.CancelCauseFunc // ends life
+	taking      context.Context         // done when nothing more is taken from the client: at the end of life at the latest
+	stopTaking  context.CancelFunc      // ends taking
+	endOnce     sync.Once               // lets end do its work once
+	onEnd       func()                  // called by end, once: takes the session out of the Handler
+	origin      observe.SessionOrigin   // what observers are told of the session
+	closing     context.Context         // done when Close was called
+	close       context.CancelFunc      // ends closing
+	streamEnded chan struct{}           // closed when the event stream has ended
 }
 
+// newSession returns a new session with a random id. owner is the principal that opens it.
 func newSession(owner string) *session {
 	s := &session{
 		id:          rand.Text(), // 130 bits, base32
@@ -99,8 +100,9 @@ func (s *session) Receive(ctx context.Context, sink bridge.Sink) error {
 	return err
 }
 
-// receiveContexts returns the context of waiting for messages (receiving), and that of handing
-// them on (sending). end must be called.
+// receiveContexts returns the contexts of a Receive: that of waiting for messages (receiving), which
+// the end of the session ends, and that of handing them on (sending), which Close ends. end must be
+// called when Receive returns.
 func (s *session) receiveContexts(ctx context.Context) (receiving, sending context.Context, end func()) {
 	receiving, stop := context.WithCancel(ctx)
 	running := context.AfterFunc(s.life, stop)
@@ -128,7 +130,7 @@ func (s *session) Send(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// TrySend implements bridge.Conn.
+// TrySend implements bridge.Conn: it queues one message for the client, unless the queue is full.
 func (s *session) TrySend(m jsonrpc.Message) bool {
 	s.noteOutgoing(m)
 	if !s.out.TrySend(m.Line()) {
@@ -138,8 +140,8 @@ func (s *session) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
-// noteOutgoing takes note of what the client is sent, before the client can know of it. It may
-// be called again for the same message.
+// noteOutgoing notes what a message for the client says (the protocol version, a request of the server),
+// before the client can know of it. It may be called again for the same message.
 func (s *session) noteOutgoing(m jsonrpc.Message) {
 	s.revision.NoteSent(m)
 	s.serverRequests.NoteSent(m)
@@ -168,9 +170,9 @@ func (s *session) end(why error) {
 // endCause returns why the session is over; nil: it is not.
 func (s *session) endCause() error { return context.Cause(s.life) }
 
-// offerAndWait hands a message of the client on; share is what it holds of the budget. It waits while
-// the server does not take what came before. The error says that ctx is done, or that the session takes
-// no more; then share is still the caller's.
+// offerAndWait hands a message of the client on to the server; share is what the message holds of the
+// budget. It waits until the message is accepted: taken, or the next one for the server. The error says
+// that ctx is done, or that the session takes no more; then share is still the caller's.
 func (s *session) offerAndWait(ctx context.Context, m jsonrpc.Message, share *budget.Share) error {
 	s.touch()
 	s.serverRequests.NoteReceived(m)

@@ -69,7 +69,7 @@ func endpointURL(messageURL, id string) string {
 	return messageURL + "?sessionId=" + id
 }
 
-// writeStream writes the event stream until the session is over, and returns why.
+// writeStream writes the event stream until the session is over, and returns why it is.
 func (h *Handler) writeStream(w http.ResponseWriter, r *http.Request, s *session) error {
 	out := sse.NewWriter(w, h.opts.StallAfter)
 	out.Begin()
@@ -127,7 +127,8 @@ func newIdleTimer(d time.Duration) *time.Timer {
 	return time.NewTimer(d)
 }
 
-// explainWriteError explains an error of writing to the client.
+// explainWriteError returns why a session is over whose event stream could not be written: errStalled
+// or errClientGone.
 func explainWriteError(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
 		return errStalled

@@ -14,7 +14,8 @@ import (
 const bodyAnswerWait = time.Second
 
 // readBodyAnswer reads the reply to the POST of a request. If the reply is the answer to the request, it
-// becomes call.bodyAnswer. The read ends with the request (see OnRemoved).
+// becomes call.bodyAnswer. If the request is answered on the stream meanwhile, the read ends a moment
+// later.
 func (c *conn) readBodyAnswer(call *call, body io.Reader) {
 	text, err := io.ReadAll(io.LimitReader(body, int64(c.opts.MaxMessageSize)+1))
 	if err != nil || len(text) > c.opts.MaxMessageSize {

@@ -18,12 +18,12 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/legacysse/internal/wire"
 )
 
-// Defaults of Options.
+// What zero values in Options mean.
 const (
-	defaultMaxMessageSize  = 64 << 20
-	defaultMaxInFlight     = 256
-	defaultConnectTimeout  = httpdial.DefaultConnectTimeout
-	defaultEndpointTimeout = 10 * time.Second
+	defaultMaxMessageSize  = 64 << 20                       // of Options.MaxMessageSize: bytes
+	defaultMaxInFlight     = 256                            // of Options.MaxInFlight: requests in progress
+	defaultConnectTimeout  = httpdial.DefaultConnectTimeout // of Options.ConnectTimeout
+	defaultEndpointTimeout = 10 * time.Second               // of Options.EndpointTimeout: the wait for the endpoint event
 )
 
 // ErrSessionLost is what Receive ends with after the event stream has, where
@@ -38,7 +38,7 @@ type Handoff = sessionstate.Handoff
 // WrongTransportError says that the server at the URL does not speak HTTP+SSE: it
 // refuses the GET, its reply is no event stream, or no endpoint event comes.
 type WrongTransportError struct {
-	Status int    // HTTP status
+	Status int    // the HTTP status of the reply to the GET
 	Text   string // what is wrong, for people
 
 	// EndedSession is for Options.Handoff of the Conn that takes over, if a lost session was to
@@ -65,9 +65,10 @@ type Options struct {
 	// Authorize wraps base, which is the Transport. The RoundTripper that it returns adds credentials to
 	// each request, sees first the replies that refuse them, and may send a request again. If its error
 	// is an *httpdial.Fault, clients are told that. nil: the requests go out as they are.
-	// AuthorizeTimeout is how long a person may take to sign in meanwhile: time-outs are no
-	// shorter (httpdial.TimeoutWithSignIn).
-	Authorize        func(base http.RoundTripper) http.RoundTripper
+	Authorize func(base http.RoundTripper) http.RoundTripper
+
+	// AuthorizeTimeout is how long a person may take to sign in while a request waits in the RoundTripper
+	// of Authorize: time-outs are no shorter (httpdial.TimeoutWithSignIn). 0: nobody is asked to sign in.
 	AuthorizeTimeout time.Duration
 
 	// TLS says which servers are trusted, and has the client's certificates.
@@ -122,6 +123,7 @@ type Options struct {
 	Logger hclog.Logger
 }
 
+// withDefaults returns o with the defaults in the place of zero values.
 func (o Options) withDefaults() Options {
 	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, defaultMaxMessageSize)
 	o.MaxDepth = cmp.Or(o.MaxDepth, jsonrpc.DefaultMaxDepth)
@@ -140,7 +142,7 @@ type Client struct {
 	// in it become an Authorization header, unless Options.Header has one.
 	URL string
 
-	Options Options
+	Options Options // of each Conn
 }
 
 // Dial checks the URL and the headers and returns a Conn. It makes no network
@@ -177,7 +179,7 @@ func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 	return conn, nil
 }
 
-// reservedHeaders are the headers that are the transport's own business.
+// reservedHeaders are the headers that the transport itself sets: those in Options.Header are ignored.
 var reservedHeaders = []string{"Accept", "Content-Type", wire.HeaderVersion, "Last-Event-Id"}
 
 // statusHints says what the text of a Fault ends in, by the HTTP status of the reply to the GET.

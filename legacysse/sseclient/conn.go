@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	maxOneWay         = 64                    // notifications and responses on their way at once
-	aheadTimeout      = time.Second           // how long a message waits for the one ahead of it
-	acceptTimeout     = 20 * time.Millisecond // how long it still waits once the one ahead was written
-	oneWayTimeout     = time.Minute           // how long the server may take to accept a notification
+	maxOneWay         = 64                    // how many notifications and responses may be on their way to the server at once
+	aheadTimeout      = time.Second           // how long a message waits until the server has accepted the one ahead of it
+	acceptTimeout     = 20 * time.Millisecond // how long a message still waits for that once the one ahead of it was written
+	oneWayTimeout     = time.Minute           // how long the server may take to accept a notification or a response
 	lingerTimeout     = 2 * time.Second       // how long a POST may go on after its request was answered
 	initializeTimeout = time.Minute           // how long the answer to initialize may take
 )
@@ -30,22 +30,23 @@ const (
 // that may be held while waiting; the ledger's is not.
 type conn struct {
 	remoteconn.Base
-	target *httpdial.Target
-	opts   Options
-	log    hclog.Logger
+	target *httpdial.Target // the server
+	opts   Options          // of the Client, with the defaults
+	log    hclog.Logger     // that of opts
 
-	requestSlots remoteconn.Slots // one for each request that has a goroutine
-	oneWaySlots  remoteconn.Slots // and for each notification or response
+	requestSlots remoteconn.Slots // a slot for each request that has a goroutine
+	oneWaySlots  remoteconn.Slots // a slot for each notification or response that has a goroutine
 	sendSlot     remoteconn.Slots // the one slot is for who may send next
 	refusing     sync.WaitGroup   // requests that are being refused: from admit until the error response is queued
 
-	ledger      remoteconn.Ledger[*call, *session] // its lock guards state, too
-	state       connState
-	reconnector reconnector
+	ledger      remoteconn.Ledger[*call, *session] // the requests in progress; its lock guards state, too
+	state       connState                          // the session, and what waits for one
+	reconnector reconnector                        // gets sessions
 
 	answersInBody atomic.Bool // the last answer came in the body of the reply to a POST, not on the stream
 }
 
+// newConn returns the Conn for the server target; opts have their defaults.
 func newConn(target *httpdial.Target, opts Options) *conn {
 	c := &conn{
 		target: target, opts: opts, log: opts.Logger,

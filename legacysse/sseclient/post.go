@@ -20,29 +20,30 @@ import (
 // call is one message on its way to the server and, for a request, what
 // comes back on the event stream.
 type call struct {
-	msg    jsonrpc.Message
-	kind   jsonrpc.Kind
-	id     jsonrpc.ID
-	method string
+	msg    jsonrpc.Message // the message
+	kind   jsonrpc.Kind    // of msg
+	id     jsonrpc.ID      // of msg
+	method string          // of msg
 
-	session *session // where it is sent; nil: it waits for one
+	session *session // where it is sent; nil: it waits for a session
 	// tell tells the client what its request waits for; nil: the request has not waited for a session, or has not asked for progress.
 	tell func(text string)
 
-	postCtx    context.Context
-	cancelPost context.CancelFunc // ends the POST
+	postCtx    context.Context    // of the POST; that of a notification or a response has a deadline
+	cancelPost context.CancelFunc // ends postCtx
 
 	written   chan struct{} // closed when the POST was written
-	writeOnce sync.Once
+	writeOnce sync.Once     // closes written once
 	accepted  chan struct{} // closed when the POST was answered, or has failed
 
 	initializeGate chan struct{}        // other messages wait for it until this call, the client's initialize, is answered; nil: it is another call
-	timeout        *time.Timer          // of the client's initialize, once it is sent
-	bodyAnswer     jsonrpc.Message      // the answer that has come in the body of the reply to the POST
+	timeout        *time.Timer          // answers the client's initialize with an error if the server does not; nil: it is another call, or was not sent yet
+	bodyAnswer     jsonrpc.Message      // the answer that has come in the body of the reply to the POST; zero: none has
 	fromBody       *time.Timer          // answers the call with bodyAnswer; nil: there is none, or it was used at once
 	reply          chan jsonrpc.Message // gets the answer if the request is the bridge's own; nil: it is the client's
 }
 
+// newCall returns the call for m, with the postCtx that its kind needs.
 func newCall(c *conn, m jsonrpc.Message) *call {
 	call := &call{
 		msg: m, kind: m.Kind(), id: m.ID(), method: m.Method(),
@@ -62,8 +63,8 @@ func (call *call) ID() jsonrpc.ID { return call.id }
 // IsFromBridge reports whether the call is the bridge's own.
 func (call *call) IsFromBridge() bool { return call.reply != nil }
 
-// OnRemoved is called when nobody waits for the response any more. The POST has a moment
-// left to come to its end: to cut it off here and now would cost the connection.
+// OnRemoved is called by the ledger when the call is taken out: nobody waits for the response any more.
+// The POST has a moment left to come to its end: to cut it off here and now would cost the connection.
 func (call *call) OnRemoved() {
 	if call.timeout != nil {
 		call.timeout.Stop()
@@ -76,8 +77,10 @@ func (call *call) OnRemoved() {
 	}
 }
 
+// setWritten closes written, if it is not closed yet.
 func (call *call) setWritten() { call.writeOnce.Do(func() { close(call.written) }) }
 
+// isAccepted reports whether the POST was answered, or has failed.
 func (call *call) isAccepted() bool {
 	select {
 	case <-call.accepted:
@@ -122,16 +125,17 @@ func (c *conn) run(call *call) {
 	c.fail(call, fault)
 }
 
-// failInitialize answers an initialize that has taken too long.
+// failInitialize answers the client's initialize, which has taken too long, with an error.
 func (c *conn) failInitialize(call *call) {
 	c.fail(call, &httpdial.Fault{Reason: httpdial.ReasonTimeout, Transient: true,
 		Text: c.target.Peer.String() + " did not answer initialize within " + httpdial.TimeoutWithSignIn(initializeTimeout, c.opts.AuthorizeTimeout).String()})
 }
 
+// Header values shared by all requests.
 var (
-	acceptAny   = []string{"*/*"}
-	acceptSSE   = []string{wire.TypeSSE}
-	contentType = []string{wire.TypeJSON}
+	acceptAny   = []string{"*/*"}         // the Accept header of a POST
+	acceptSSE   = []string{wire.TypeSSE}  // the Accept header of the GET
+	contentType = []string{wire.TypeJSON} // the Content-Type of a POST
 )
 
 // post sends the message to the endpoint of its session. Any status 2xx is a success (SS7).
@@ -188,8 +192,8 @@ func (c *conn) versionOf(call *call) string {
 	return call.session.version
 }
 
-// readRefusal explains a status that is no success; SessionLost says that the server does
-// not know the session.
+// readRefusal returns the fault for a reply to a POST whose status is no success. Its SessionLost says
+// that the server does not know the session.
 func readRefusal(peer *httpdial.Peer, resp *http.Response) *httpdial.Fault {
 	var said bytes.Buffer
 	body := resp.Body
@@ -209,15 +213,16 @@ func readRefusal(peer *httpdial.Peer, resp *http.Response) *httpdial.Fault {
 	return fault
 }
 
-// readCloser reads from one thing and closes another.
+// readCloser is an io.ReadCloser of a Reader and a Closer that may be two things.
 type readCloser struct {
 	io.Reader
 	io.Closer
 }
 
-// saysSessionDead matches the 400 that many deployed servers give for a session
-// they do not know, the examples of the SDKs among them. Only whole texts
-// count: an error that merely mentions a session must not end one that lives.
+// saysSessionDead reports whether the body of a reply with status 400 says that the server does not know
+// the session, in the words of many deployed servers, the examples of the SDKs among them; own is the
+// JSON-RPC error in body, if there is one. Only whole texts count: an error that merely mentions a
+// session must not end one that lives.
 func saysSessionDead(body []byte, own jsonrpc.Message) bool {
 	text := string(body)
 	if own.IsError() {
@@ -282,7 +287,7 @@ func (c *conn) handleMessage(m jsonrpc.Message, session *session) {
 	c.Deliver(c.Context(), m)
 }
 
-// answer answers a claimed call with m.
+// answer answers a call, which the caller has claimed from the ledger, with the server's response m.
 func (c *conn) answer(call *call, m jsonrpc.Message) {
 	if m.ID() != call.id {
 		m = httpdial.ResponseWithID(m, call.id)
@@ -323,7 +328,7 @@ func (c *conn) fail(call *call, fault *httpdial.Fault) {
 	c.answerFault(call, fault)
 }
 
-// answerFault answers a claimed call with the fault.
+// answerFault answers a call, which the caller has taken out of the ledger, with the fault.
 func (c *conn) answerFault(call *call, fault *httpdial.Fault) {
 	c.log.With(fault.LogAttrs()...).Warn("request failed", "method", call.method)
 	if call.IsFromBridge() {
@@ -336,7 +341,8 @@ func (c *conn) answerFault(call *call, fault *httpdial.Fault) {
 	}
 }
 
-// noteInitializeAnswer notes what the server has answered to the client's initialize.
+// noteInitializeAnswer notes what m, the server's answer to the client's initialize, says: the version
+// of the session, or that there is no session to renew.
 func (c *conn) noteInitializeAnswer(call *call, m jsonrpc.Message) {
 	c.ledger.Lock()
 	defer c.ledger.Unlock()

@@ -14,12 +14,13 @@ import (
 // has something to say, and begins a new session when that stream has ended. Its
 // goroutine runs as long as there is, or should be, a session.
 type reconnector struct {
-	c        *conn
-	retryNow chan struct{} // ends the pause
+	c        *conn         // that needs sessions
+	retryNow chan struct{} // an element in it ends the pause before the next attempt
 	running  bool          // run is under way; guarded by the lock of the ledger
 }
 
-// wake starts the reconnector, or ends its pause. The lock of the ledger is held.
+// wake has the reconnector get a session now: it starts its goroutine, or ends its pause before the next
+// attempt. The lock of the ledger is held.
 func (k *reconnector) wake() {
 	if !k.running {
 		k.running = k.c.Go(k.run)
@@ -74,7 +75,7 @@ func (k *reconnector) stopIfIdle() (ended bool) {
 	return !k.running
 }
 
-// pause waits for d; wake ends it.
+// pause waits for d, or until wake is called or the Conn has ended.
 func (k *reconnector) pause(d time.Duration) { httpdial.Pause(k.c.Context(), k.retryNow, d) }
 
 // reconnectDelay returns how long to wait before the next attempt: at first as long as the
@@ -121,7 +122,8 @@ func (k *reconnector) connect() (*session, *httpdial.Fault) {
 	return session, fault
 }
 
-// tellPending tells the clients of the requests that wait for a session.
+// tellPending tells the clients of the requests that wait for a session, and have asked for progress,
+// what they wait for: text.
 func (c *conn) tellPending(text string) {
 	c.ledger.Lock()
 	var tells []func(string)
@@ -169,8 +171,9 @@ func (k *reconnector) useSession(session *session) bool {
 	return true
 }
 
-// handleOpenFailure answers the requests that have waited for a session, and decides
-// whether to go on trying.
+// handleOpenFailure deals with an attempt that has not got a session: it answers the requests that have
+// waited for one with the fault, and sets downFault if the reconnector is to go on trying. Or it ends
+// the Conn, if wrongTransport and ReportWrongTransport are set.
 func (k *reconnector) handleOpenFailure(fault *httpdial.Fault, wrongTransport bool) {
 	c := k.c
 	c.log.Warn("cannot connect", append(fault.LogAttrs(), "url", c.target.Peer.String())...)

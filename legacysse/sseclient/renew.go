@@ -9,8 +9,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// renew initializes a new session in the client's place, and tells it what the old one
-// knew (SS7).
+// renew initializes the new session s in the client's place, and tells it what the old one knew (SS7).
+// A fault means that s cannot be used.
 func (k *reconnector) renew(s *session) *httpdial.Fault {
 	timeout := initializeTimeout
 	if !httpdial.IsUnattended(s.ctx) {
@@ -25,7 +25,8 @@ func (k *reconnector) renew(s *session) *httpdial.Fault {
 	return fault
 }
 
-// notifyRenewed tells the client (NotifyAfterRenewal) and OnRenewed that a session was renewed.
+// notifyRenewed tells the client, with NotifyAfterRenewal, and Options.OnRenewed that the session was
+// renewed: s is the new one.
 func (k *reconnector) notifyRenewed(s *session) {
 	c := k.c
 	c.ledger.Lock()
@@ -54,8 +55,8 @@ func (c *conn) adopt(handoff *sessionstate.Handoff) {
 // renewedSession is a session that the bridge itself begins, after the client's was lost; it is a
 // remoteconn.ReplacementSession.
 type renewedSession struct {
-	c *conn
-	s *session
+	c *conn    // to which it belongs
+	s *session // the session
 }
 
 // OnInitialized implements remoteconn.ReplacementSession.

@@ -11,40 +11,41 @@ import (
 
 // connState is everything about a conn that changes, beside the ledger, whose lock guards it.
 type connState struct {
-	session         *session        // nil: there is none (yet)
+	session         *session        // the current session; nil: there is none (yet)
 	pending         []*call         // requests that wait for a session
-	refusedRenewals int             // see sessionstate.Handoff; 0 after a renewal
-	downFault       *httpdial.Fault // why there is no session although there should be one; nil: there is, or nobody has asked for it
+	refusedRenewals int             // how many renewals in a row the server had refused before this Conn took the session over; 0 after a renewal
+	downFault       *httpdial.Fault // why there is no session although there should be one; nil: there is one, or nobody has asked for one
 }
 
-// session is one event stream.
+// session is a session with the server, which lasts as long as its event stream.
 type session struct {
-	endpoint    *url.URL           // for the POSTs
+	endpoint    *url.URL           // the address for the POSTs
 	peer        *httpdial.Peer     // explains what goes wrong with the POSTs
-	ctx         context.Context    // httpdial.Unattended, if no client waited for it
-	stop        context.CancelFunc // ends the stream
-	ended       chan struct{}      // closed when the reader has ended
-	began       time.Time
-	serverRetry time.Duration   // what the server said of when to come back, 0: nothing; once ended is closed
-	endFault    *httpdial.Fault // why the stream has ended; once ended is closed
+	ctx         context.Context    // of the event stream; httpdial.Unattended, if no client's request waited for the session
+	stop        context.CancelFunc // ends ctx, and with it the event stream
+	ended       chan struct{}      // closed when the event stream has ended
+	began       time.Time          // when the GET was sent
+	serverRetry time.Duration      // how long the server wants its client to wait before it comes back, 0: it has not said; to be read once ended is closed
+	endFault    *httpdial.Fault    // why the event stream has ended; to be read once ended is closed
 
-	// Guarded by the lock of the ledger:
-	version             string            // negotiated, "" until the result is there
-	initialized         bool              // it was told notifications/initialized
-	lost                bool              // it is over
-	bridgeEndFault      *httpdial.Fault   // why the bridge has ended the stream itself
+	// What follows is guarded by the lock of the ledger.
+
+	version             string            // the negotiated protocol version; "" until the result of initialize is there
+	initialized         bool              // the server was sent notifications/initialized in it
+	lost                bool              // the session is over
+	bridgeEndFault      *httpdial.Fault   // why the bridge itself has ended the event stream; nil: it has not
 	changeNotifications []jsonrpc.Message // what the client is told of a new session, with NotifyAfterRenewal
 }
 
 // admitResult is what becomes of a message: one field is set but for sendAfter.
 type admitResult struct {
-	sendNow           bool            // it is sent now
-	sendAfter         *call           // beside sendNow: the call that it cancels, which has to be accepted first; nil: none
-	leftToReconnector bool            // it will be sent by the reconnector
+	sendNow           bool            // the message is sent now
+	sendAfter         *call           // beside sendNow: the call that the message cancels, which the server has to accept first; nil: none
+	leftToReconnector bool            // the message, a request, is sent by the reconnector once there is a session
 	retryAfter        <-chan struct{} // admit has to be called again once this is closed
-	answerWith        *httpdial.Fault // it is answered with this
-	dropReason        string          // it is not needed, for this reason
-	err               error           // it cannot be taken
+	answerWith        *httpdial.Fault // the message, a request, is answered with this
+	dropReason        string          // the message is not needed, for this reason
+	err               error           // the message cannot be taken: Send returns this
 }
 
 // admit decides what becomes of a message of the client, and enters it into the ledger
@@ -74,7 +75,8 @@ func (c *conn) admit(call *call) admitResult {
 	return c.admitNotification(call, target)
 }
 
-// admitRequest is admit for a request while InitializeGate is open.
+// admitRequest decides what becomes of a request of the client while InitializeGate is open, and enters
+// it into the ledger unless it is refused.
 func (c *conn) admitRequest(call *call) admitResult {
 	opens := call.method == "initialize"
 	fault, err := c.ledger.RefusalOf(call.msg, c.opts.MaxInFlight, c.state.session != nil)
@@ -110,12 +112,14 @@ func (c *conn) needsRenewal() bool {
 	return c.state.downFault != nil && c.ledger.State.InitializeRequest.Kind() == jsonrpc.Request && c.ledger.InitializeGate == nil
 }
 
-// downFault is what a request is answered with while there is no session. The lock is held.
+// downFault returns the fault with which a client's request is answered while there is no session
+// although there should be one. The lock is held.
 func (c *conn) downFault() *httpdial.Fault {
 	return httpdial.FollowUpFault(c.state.downFault, httpdial.ReasonServerDown, httpdial.AppendSentence("not connected: "+c.state.downFault.Text, "the bridge keeps trying"))
 }
 
-// admitNotification is admit for a notification. target is the call that it cancels, or nil.
+// admitNotification notes what a notification of the client says, and decides what becomes of it. target
+// is the call that it cancels, which is over with that, or nil.
 func (c *conn) admitNotification(call, target *call) admitResult {
 	s := c.state.session
 	if call.method == "notifications/initialized" {
@@ -140,8 +144,8 @@ func (c *conn) admitNotification(call, target *call) admitResult {
 	return admitResult{sendNow: true, sendAfter: target}
 }
 
-// admitResponse is admit for a response: it goes to the session that has asked, with the id
-// that the server knows.
+// admitResponse decides what becomes of a response of the client: it goes to the session that has asked,
+// with the id that the server knows, or is dropped if that session is gone.
 func (c *conn) admitResponse(call *call) admitResult {
 	session, answer, ok := c.ledger.State.RouteResponse(call.msg)
 	if !ok { // more were asked than are noted

@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	defaultReconnectDelay = time.Second           // before the stream is opened again, if the server has not said
-	minReconnectDelay     = 10 * time.Millisecond // the wait is never shorter, whatever the server says
-	maxBackoff            = 30 * time.Second      // the wait grows up to this
-	maxServerRetry        = 10 * time.Minute      // the longest retry that is honoured
-	steadyAfter           = 10 * time.Second      // a stream that ends after so long does not count as a failure
+	defaultReconnectDelay = time.Second           // how long to wait before the stream is opened again, if the server has not said
+	minReconnectDelay     = 10 * time.Millisecond // the shortest wait before the stream is opened again, whatever the server says
+	maxBackoff            = 30 * time.Second      // up to which the wait grows after failures
+	maxServerRetry        = 10 * time.Minute      // the longest wait that a server's retry field may ask for
+	steadyAfter           = 10 * time.Second      // a stream that lasts so long does not count as a failure
 )
 
-const reasonEndpoint = "foreign_endpoint" // the endpoint event names another server (SS6)
+const reasonEndpoint = "foreign_endpoint" // the Reason of a Fault: the endpoint event names another server, or no valid address (SS6)
 
 // openStream opens the event stream and waits for its first event (SS6). wrongTransport
 // says that there is no HTTP+SSE server at the URL. The session ends with ctx.
@@ -62,7 +62,7 @@ func (c *conn) openStream(ctx context.Context) (opened *session, wrongTransport 
 }
 
 // checkResponse returns what is wrong with the reply to the GET; nil: it is an event stream.
-// wrongTransport is that of openStream.
+// wrongTransport says that there is no HTTP+SSE server at the URL.
 func (c *conn) checkResponse(resp *http.Response) (wrongTransport bool, fault *httpdial.Fault) {
 	status := resp.StatusCode
 	if status/100 != 2 {
@@ -81,7 +81,8 @@ func (c *conn) checkResponse(resp *http.Response) (wrongTransport bool, fault *h
 	return false, nil
 }
 
-// awaitEndpoint reads up to the endpoint event. wrongTransport is that of openStream.
+// awaitEndpoint reads the event stream up to the endpoint event, and returns the address for POSTs that
+// it names. wrongTransport says that no endpoint event came: there is no HTTP+SSE server at the URL.
 func (c *conn) awaitEndpoint(r *sse.Reader, resp *http.Response, s *session) (endpoint *url.URL, wrongTransport bool, fault *httpdial.Fault) {
 	for {
 		event, err := r.Next()
@@ -108,7 +109,7 @@ func (c *conn) awaitEndpoint(r *sse.Reader, resp *http.Response, s *session) (en
 	}
 }
 
-// maxEndpointSize is how long the address in an endpoint event may be.
+// maxEndpointSize is how long, in bytes, the address in an endpoint event may be.
 const maxEndpointSize = 8 << 10
 
 // resolveEndpoint returns the address for POSTs that an endpoint event names,
@@ -142,7 +143,8 @@ func escapeQuery(query string) string {
 	return b.String()
 }
 
-// readStream hands on what the event stream carries, until it ends.
+// readStream is the goroutine that reads the event stream of s: it hands on what the stream carries,
+// until it ends, and closes s.ended then.
 func (c *conn) readStream(s *session, r *sse.Reader, body io.Closer) {
 	defer close(s.ended)
 	c.target.Session.Stream(observe.Stream{Hop: observe.Upstream, Name: "events", Action: "opened"})
@@ -177,7 +179,8 @@ func (c *conn) observeStreamEnd(s *session) {
 	c.target.Session.Stream(observe.Stream{Hop: observe.Upstream, Name: "events", Action: "closed", Reason: why})
 }
 
-// streamFault explains the end of the event stream to those who wait for a response.
+// streamFault returns the fault for those who wait for a response when the event stream has ended with
+// err.
 func (c *conn) streamFault(err error) *httpdial.Fault {
 	f := &httpdial.Fault{Reason: httpdial.ReasonConnectionLost, Transient: true}
 	f.Text = fmt.Sprintf("the event stream from %s ended before the answer came; the request may have been carried out", c.target.Peer)

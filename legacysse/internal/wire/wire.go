@@ -1,13 +1,12 @@
 // Package wire has the names that both sides of HTTP+SSE use.
 package wire
 
-// Header names, media types, and the first revision that has a header of its own for
-// the version.
+// The names.
 const (
-	HeaderVersion = "Mcp-Protocol-Version"
+	HeaderVersion = "Mcp-Protocol-Version" // the header of a POST with the protocol version, from Version2025_06_18 on
 
-	TypeJSON = "application/json"
-	TypeSSE  = "text/event-stream"
+	TypeJSON = "application/json"  // the media type of what is POSTed
+	TypeSSE  = "text/event-stream" // the media type of the event stream
 
-	Version2025_06_18 = "2025-06-18"
+	Version2025_06_18 = "2025-06-18" // the first revision that has HeaderVersion
 )
