@@ -18,61 +18,60 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Server is what there is to tell about a configured server.
+// Server is what the API says of a configured server.
 type Server struct {
 	Name          string  `json:"name"`
 	Description   string  `json:"description,omitempty"`
-	Remote        bool    `json:"remote"` // reached at a URL
-	Ready         bool    `json:"ready"`
-	Running       int     `json:"running"` // processes, or connections
-	LastError     string  `json:"lastError,omitempty"`
-	Sessions      int     `json:"sessions"`
-	Calls         int     `json:"calls"`            // in progress
-	OldestCallAge float64 `json:"oldest,omitempty"` // age of the oldest of them, in seconds
+	Remote        bool    `json:"remote"`              // the server is reached at a URL; false: the bridge runs it
+	Ready         bool    `json:"ready"`               // the server runs, or nothing speaks against starting it
+	Running       int     `json:"running"`             // how many processes run; of a remote server, how many connections are open
+	LastError     string  `json:"lastError,omitempty"` // what was wrong last; "": nothing since the server has answered
+	Sessions      int     `json:"sessions"`            // how many sessions clients have with it
+	Calls         int     `json:"calls"`               // how many calls of clients are in progress
+	OldestCallAge float64 `json:"oldest,omitempty"`    // for how many seconds the oldest call in progress has waited; 0: there is none
 }
 
 // Options say what is shown. All but Addresses, Restart and Logger are needed.
 type Options struct {
-	Name string // of this run: "serve", "connect files"
+	Name string // what this run is called: "serve", or "connect" and the name of the server
 
 	// Addresses are those at which clients reach the bridge; nil: its client has started it.
 	Addresses []string
 
-	Observer *observe.Observer
-	Recorder *trace.Recorder
-	Ring     *trace.Ring // the Inspector has the Recorder fill it while somebody looks
+	Observer *observe.Observer // tells what passes and what happens
+	Recorder *trace.Recorder   // makes records of what passes
+	Ring     *trace.Ring       // holds the latest records; the Inspector has the Recorder fill it while somebody looks
 
-	// Servers returns the configured servers.
+	// Servers returns the configured servers, with their state now.
 	Servers func() []Server
 
 	// Restart replaces a server by a new one: calls in progress may finish. nil: that cannot be done.
 	Restart func(server string) error
 
-	// CancelCall cancels a call in progress of a session; false: there is no such call.
+	// CancelCall cancels the call in progress of a session that has this id; false: there is no such call.
 	CancelCall func(session string, id jsonrpc.ID) bool
 
-	// WaitingCalls returns the requests that have no answer yet: see observe.Observer.WaitingCalls.
+	// WaitingCalls returns the requests, in both directions, that have no answer yet.
 	WaitingCalls func() []observe.WaitingCall
 
-	// Level and SetLevel are those of the log.
-	Level    func() hclog.Level
-	SetLevel func(hclog.Level)
+	Level    func() hclog.Level // returns the level of the log
+	SetLevel func(hclog.Level)  // changes the level of the log
 
-	// Logger is told who has done what. nil means no logging.
+	// Logger gets a line for each action that somebody has taken over the API. nil means no logging.
 	Logger hclog.Logger
 }
 
 // Inspector answers requests about a running bridge. Its methods may be called concurrently.
 type Inspector struct {
 	opts         Options
-	began        time.Time
-	epoch        string // stands before positions in the Ring: those of another Inspector mean nothing here
-	state        *state
-	stats        *stats
-	stop         func() // ends the watching of events
-	viewers      viewers
-	ctx          context.Context // of all streams: done once Close is called
-	closeStreams context.CancelFunc
+	began        time.Time          // when the Inspector was made, with the run
+	epoch        string             // tells this Inspector from others: it stands before positions in the Ring that viewers get, as those of another Inspector mean nothing here
+	state        *state             // which sessions and processes there are
+	stats        *stats             // what was answered in the last minute
+	stop         func()             // ends the watching of events
+	viewers      viewers            // who has a stream open
+	ctx          context.Context    // of all streams: done once Close is called
+	closeStreams context.CancelFunc // ends ctx
 }
 
 // New returns an Inspector, which from now on keeps track of sessions and processes. Close ends it.
@@ -97,8 +96,8 @@ func (i *Inspector) Close() {
 // do everything.
 func (i *Inspector) Control() http.Handler { return i.handler(&guard{}) }
 
-// Page returns the Handler of a listener for browsers: the page, its API and profiles. With local, the
-// listener is bound to this machine alone.
+// Page returns the Handler of a listener for browsers: the page, its API and profiles of the process. t says who may do what. local says
+// that the listener is bound to this machine alone: then requests for another host name are refused.
 func (i *Inspector) Page(t *Tokens, local bool) http.Handler {
 	g := &guard{tokens: t, loopbackOnly: local}
 	api := i.handler(g)
@@ -123,7 +122,7 @@ func (i *Inspector) Page(t *Tokens, local bool) http.Handler {
 	})
 }
 
-// setSecurityHeaders sets what a browser has to know about every reply.
+// setSecurityHeaders sets the headers of every reply that tell a browser what the page may do, and that nothing is cached.
 func setSecurityHeaders(h http.Header) {
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; frame-ancestors 'none'; "+
 		"base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'")
@@ -134,10 +133,10 @@ func setSecurityHeaders(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 }
 
-// apiHandler answers a request of the API that by has sent, who may do so.
+// apiHandler answers a request of the API. by is who has sent it, and has the right to.
 type apiHandler func(w http.ResponseWriter, r *http.Request, by caller)
 
-// requireRight lets handle answer those who have the needed right, and refuses others.
+// requireRight returns a Handler that refuses requests of those who do not have the needed right, and has handle answer the others.
 func (i *Inspector) requireRight(g *guard, needed Right, handle apiHandler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		by, no := g.authorize(r, needed)
@@ -149,7 +148,7 @@ func (i *Inspector) requireRight(g *guard, needed Right, handle apiHandler) http
 	})
 }
 
-// handler returns the Handler of the API.
+// handler returns the Handler of the API, for a listener that g guards.
 func (i *Inspector) handler(g *guard) http.Handler {
 	mux := http.NewServeMux()
 	see := func(path string, of func() any) {
@@ -173,17 +172,18 @@ func (i *Inspector) handler(g *guard) http.Handler {
 // About is what the API says of the bridge itself, at /api/v1/.
 type About struct {
 	PID      int       `json:"pid"`
-	Name     string    `json:"name"`
-	Version  string    `json:"version"`
-	Began    time.Time `json:"began"`
-	Servers  []string  `json:"servers"` // their names
-	LogLevel string    `json:"logLevel"`
-	Right    string    `json:"right"`   // of who asks
-	Viewers  int       `json:"viewers"` // open streams
+	Name     string    `json:"name"`     // what the run is called: "serve", or "connect" and the name of the server
+	Version  string    `json:"version"`  // the version of the program
+	Began    time.Time `json:"began"`    // when the run has begun
+	Servers  []string  `json:"servers"`  // the names of the servers
+	LogLevel string    `json:"logLevel"` // the level of the log now
+	Right    string    `json:"right"`    // what the one who asks may do: view or act
+	Viewers  int       `json:"viewers"`  // how many streams are open
 
 	Addresses []string `json:"addresses,omitempty"` // at which clients reach the bridge
 }
 
+// about returns what the API says of the bridge now to somebody with this right.
 func (i *Inspector) about(right Right) About {
 	a := About{PID: os.Getpid(), Name: i.opts.Name, Version: buildinfo.Version(), Began: i.began, Right: right.String(), Viewers: i.viewers.count(), Servers: []string{}, LogLevel: i.opts.Level().String(), Addresses: i.opts.Addresses}
 	for _, s := range i.opts.Servers() {
@@ -192,12 +192,14 @@ func (i *Inspector) about(right Right) About {
 	return a
 }
 
-// serverWithStats is a Server with what was counted in the last minute, while somebody looked.
+// serverWithStats is a Server with what was counted of its answers in the last minute. That is only counted while somebody has a
+// stream open.
 type serverWithStats struct {
 	Server
 	lastMinute
 }
 
+// servers returns what the API says of the servers now.
 func (i *Inspector) servers() []serverWithStats {
 	list := []serverWithStats{}
 	now := time.Now()
@@ -208,7 +210,7 @@ func (i *Inspector) servers() []serverWithStats {
 	return list
 }
 
-// sessions returns the sessions, with how many requests wait in each.
+// sessions returns what the API says of the sessions now, with how many requests of the client wait in each.
 func (i *Inspector) sessions() []session {
 	list := i.state.sessionList()
 	waiting := map[string]int{}
@@ -223,6 +225,7 @@ func (i *Inspector) sessions() []session {
 	return list
 }
 
+// restart answers a request to restart a server.
 func (i *Inspector) restart(w http.ResponseWriter, r *http.Request, by caller) {
 	if i.opts.Restart == nil {
 		http.Error(w, "a server cannot be restarted here: its process serves one session, which ends with it", http.StatusConflict)
@@ -232,6 +235,7 @@ func (i *Inspector) restart(w http.ResponseWriter, r *http.Request, by caller) {
 	i.finishAction(w, i.opts.Restart(name), "the server is restarted", "server", name, "by", by.name)
 }
 
+// endSession answers a request to end a session.
 func (i *Inspector) endSession(w http.ResponseWriter, r *http.Request, by caller) {
 	s := i.state.session(r.PathValue("name"))
 	if s == nil {
@@ -242,6 +246,7 @@ func (i *Inspector) endSession(w http.ResponseWriter, r *http.Request, by caller
 	i.finishAction(w, nil, "the session is ended", "server", s.Server, "session", s.Name, "by", by.name)
 }
 
+// cancel answers a request to cancel a call of a session. The body has the id of the call.
 func (i *Inspector) cancel(w http.ResponseWriter, r *http.Request, by caller) {
 	var wanted struct{ ID json.RawMessage }
 	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 4<<10)).Decode(&wanted)
@@ -258,6 +263,7 @@ func (i *Inspector) cancel(w http.ResponseWriter, r *http.Request, by caller) {
 	i.finishAction(w, nil, "the call was cancelled", "session", session, "call", id.String(), "by", by.name)
 }
 
+// kill answers a request to kill a server's process.
 func (i *Inspector) kill(w http.ResponseWriter, r *http.Request, by caller) {
 	pid, _ := strconv.Atoi(r.PathValue("pid"))
 	kill := i.state.killFunc(pid)
@@ -268,6 +274,7 @@ func (i *Inspector) kill(w http.ResponseWriter, r *http.Request, by caller) {
 	i.finishAction(w, kill(), "the process is killed", "pid", pid, "by", by.name)
 }
 
+// setLevel answers a request to change the level of the log. The body has the level.
 func (i *Inspector) setLevel(w http.ResponseWriter, r *http.Request, by caller) {
 	var wanted struct{ Level string }
 	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<10)).Decode(&wanted)
@@ -280,7 +287,8 @@ func (i *Inspector) setLevel(w http.ResponseWriter, r *http.Request, by caller) 
 	i.finishAction(w, nil, "log level changed", "level", strings.ToLower(level.String()), "by", by.name)
 }
 
-// finishAction answers that an action was taken, and logs it with text and fields. If err is not nil, it answers with 409 and logs nothing.
+// finishAction answers a request for an action: with 204 if the action was taken, which it logs with text and fields; with 409 and
+// the text of err if err is not nil.
 func (i *Inspector) finishAction(w http.ResponseWriter, err error, text string, fields ...any) {
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusConflict)
@@ -290,6 +298,7 @@ func (i *Inspector) finishAction(w http.ResponseWriter, err error, text string, 
 	w.WriteHeader(http.StatusNoContent)
 }
 
+// reply answers a request with v as JSON.
 func reply(w http.ResponseWriter, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {

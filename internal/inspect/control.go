@@ -41,9 +41,9 @@ func controlDir(create bool) (string, error) {
 	return dir, nil
 }
 
-// ListenControl serves h on the control socket of this process until stop is called. stop is that of Serve, and removes the
-// socket. Nobody but the user of this process can connect. The socket
-// is named by the id of the process. Sockets of bridges that have been killed are removed.
+// ListenControl serves h on the control socket of this process until stop is called. stop does what that of Serve does, and removes the
+// socket. Nobody but the user of this process can connect. The socket is named by the id of the process. ListenControl removes the
+// sockets of bridges that have been killed.
 func ListenControl(h http.Handler) (stop func(), err error) {
 	dir, err := controlDir(true)
 	if err != nil {
@@ -91,10 +91,10 @@ func Serve(l net.Listener, h http.Handler, writeTimeout time.Duration) (stop fun
 	}
 }
 
-// lockTimeout is how long to wait for the lock of the folder, which another process holds for milliseconds at most.
+// lockTimeout is how long to wait for the lock of the folder of control sockets, which another process holds for milliseconds at most.
 const lockTimeout = time.Second
 
-// controlSockets returns the paths of what is named like a control socket in dir.
+// controlSockets returns the paths of the control sockets in dir, by their names: those of bridges that run, and of some that have been killed.
 func controlSockets(dir string) (paths []string) {
 	all, _ := os.ReadDir(dir)
 	for _, e := range all {
@@ -118,13 +118,13 @@ func removeIfDead(path string) {
 	}
 }
 
-// RunningBridge is a bridge of this user that runs.
+// RunningBridge is a bridge of this user that runs, as seen from another process.
 type RunningBridge struct {
 	About
-	path string // of its control socket
+	path string // the path of its control socket
 }
 
-// aboutTimeout is how long a bridge may take to say who it is.
+// aboutTimeout is how long another bridge may take to accept a connection at its control socket and to say who it is.
 const aboutTimeout = 2 * time.Second
 
 // maxConcurrentChecks is how many bridges List asks at the same time.
@@ -170,7 +170,7 @@ func List(ctx context.Context) ([]RunningBridge, error) {
 	return all, nil
 }
 
-// client returns a client of the bridge's control socket.
+// client returns an HTTP client whose requests go to the bridge's control socket, whatever host their URLs name.
 func (r *RunningBridge) client() *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -181,7 +181,7 @@ func (r *RunningBridge) client() *http.Client {
 	}}
 }
 
-// checkAlive asks the bridge for its About, within aboutTimeout.
+// checkAlive asks the bridge for its About, within aboutTimeout, and sets r.About. An error means that it does not answer.
 func (r *RunningBridge) checkAlive(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, aboutTimeout)
 	defer cancel()

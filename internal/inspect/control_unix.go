@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// userID returns the part of the folder's name that says whose it is, in a folder of all users.
+// userID returns the id of this user, for the name of the folder of control sockets where it lies in a folder of all users.
 func userID() string { return strconv.Itoa(os.Getuid()) }
 
 // connRefused is the error of a socket on which nobody listens.
 const connRefused = syscall.ECONNREFUSED
 
-// isPrivate reports whether a folder is this user's, and nobody else may do anything in it.
+// isPrivate reports whether a folder belongs to this user and its mode lets nobody else in.
 func isPrivate(info fs.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(stat.Uid) == os.Getuid() && info.Mode().Perm()&0o077 == 0

@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// The folder for temporary files is the user's own, and its permissions hold for what is in it.
+// userID always returns "user": on Windows the folder for temporary files is the user's own, and its permissions hold for what is in it.
 func userID() string { return "user" }
 
-// connRefused is WSAECONNREFUSED, which is not the ECONNREFUSED of package syscall.
+// connRefused is the error of a socket on which nobody listens: WSAECONNREFUSED, which is not the ECONNREFUSED of package syscall.
 const connRefused = syscall.Errno(10061)
 
+// isPrivate always returns true: on Windows the folder for temporary files is the user's own.
 func isPrivate(fs.FileInfo) bool { return true }
 
 // lock does nothing: folders cannot be locked. A socket is there without its listener for so

@@ -13,32 +13,31 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge/access"
 )
 
-// Right is what somebody may do.
+// Right is what somebody may do over the API. Each right includes those before it.
 type Right uint8
 
-// The rights. Each includes those before it.
 const (
-	RightNone Right = iota
-	RightView       // see everything
-	RightAct        // end sessions and processes, change the level of the log, take profiles
+	RightNone Right = iota // the right to nothing
+	RightView              // the right to see everything
+	RightAct               // the right to act: end sessions and processes, cancel calls, restart servers, change the level of the log, take profiles
 )
 
 // String returns "none", "view" or "act".
 func (r Right) String() string { return [...]string{"none", "view", "act"}[r] }
 
-// Tokens say who may do what. It may be used concurrently.
+// Tokens are the tokens that requests of the API may have, and say who bears each of them and what they may do. They may be used concurrently.
 type Tokens struct{ all []token }
 
-// token is a token that is not kept itself, and who bears it.
+// token is the hash of a token, which itself is not kept, and who bears it.
 type token struct {
-	hash [sha256.Size]byte
+	hash [sha256.Size]byte // the SHA-256 of the token
 	caller
 }
 
-// minTokenBytes is the length of the shortest token that a file may have.
+// minTokenBytes is how many bytes a token in a file must have at least.
 const minTokenBytes = 16
 
-// NewToken returns Tokens with one new token for everything, of 256 bits.
+// NewToken returns Tokens with one new, random token of 256 bits, which has the right to everything. text is the token.
 func NewToken() (t *Tokens, text string) {
 	var random [32]byte
 	_, _ = rand.Read(random[:]) // never fails
@@ -82,7 +81,7 @@ func LoadTokens(file string) (*Tokens, error) {
 	return t, nil
 }
 
-// callerOf returns who bears a token; the zero value: it is not known.
+// callerOf returns who bears the token text; the zero value, without any right, if it is not one of t.
 func (t *Tokens) callerOf(text string) (by caller) {
 	hash := sha256.Sum256([]byte(text))
 	for _, k := range t.all {
@@ -93,20 +92,20 @@ func (t *Tokens) callerOf(text string) (by caller) {
 	return by
 }
 
-// guard decides about the requests of one listener.
+// guard decides which requests of one listener are answered.
 type guard struct {
-	tokens       *Tokens // nil: whoever can connect may do everything
-	loopbackOnly bool    // the listener is bound to this machine: the Host must mean it
+	tokens       *Tokens // the tokens that requests need; nil: whoever can connect may do everything
+	loopbackOnly bool    // the listener is bound to this machine: requests whose Host is another are refused
 }
 
-// refusal is why a request is refused.
+// refusal is the answer to a request that is refused.
 type refusal struct {
-	status int
-	text   string
+	status int    // the HTTP status
+	text   string // why it is refused
 }
 
-// check refuses a request that a page of another origin has sent, with or without a token; nil: it may pass. Such a page must not even
-// learn that we are here, nor may one whose name has come to mean this machine (DNS rebinding).
+// check returns a refusal for a request that a web page of another origin has sent, whether or not it has a token; nil: the request may pass. Such a
+// page must not even learn that we are here, nor may one whose host name has come to mean this machine (DNS rebinding).
 func (g *guard) check(r *http.Request) *refusal {
 	if g.tokens == nil {
 		return nil // a socket that no page can reach
@@ -128,8 +127,8 @@ func (g *guard) check(r *http.Request) *refusal {
 
 // caller is who has sent a request to the API.
 type caller struct {
-	name  string // for the log
-	right Right
+	name  string // what the log calls them
+	right Right  // what they may do
 }
 
 // authorize returns who has sent a request to the API, if they have the right that it needs. Otherwise refused says why not.
@@ -159,7 +158,7 @@ func (no *refusal) write(w http.ResponseWriter) {
 	http.Error(w, no.text, no.status)
 }
 
-// ownOrigin returns the Origin of our own page, as the request names our host.
+// ownOrigin returns the origin that our own page has at the host that the request names.
 func ownOrigin(r *http.Request) string {
 	if r.TLS != nil {
 		return "https://" + r.Host

@@ -6,6 +6,8 @@ import (
 	"net/http"
 )
 
+// pageFiles are the files of the page for browsers, in the folder web.
+//
 //go:embed web
 var pageFiles embed.FS
 

@@ -11,76 +11,76 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
 
-// How many ended processes and notes are kept.
 const (
-	maxEndedProcesses = 50
-	maxNotes          = 200
+	maxEndedProcesses = 50  // how many processes that have ended are kept, the latest
+	maxNotes          = 200 // how many notes are kept, the latest
 )
 
-// state is an observe.EventWatcher that knows which sessions and processes there are.
+// state is an observe.EventWatcher that knows which sessions and processes there are, and keeps the latest ended processes and notes.
 type state struct {
 	redact func(string) string // takes secrets out of a text
 
-	mu             sync.Mutex
-	sessions       map[string]*observe.Session // that are open, by name
-	processes      map[int]*process            // that run, by id
-	endedProcesses []process                   // the latest last
+	mu             sync.Mutex                  // guards the fields below
+	sessions       map[string]*observe.Session // the open sessions, by name
+	processes      map[int]*process            // the processes that run, by id
+	endedProcesses []process                   // those that have ended, the latest last
 	notes          []note                      // the latest last
 }
 
 // process is what the API says of a process of a server.
 type process struct {
 	PID           int        `json:"pid"`
-	Server        string     `json:"server"`
-	Session       string     `json:"session,omitempty"`
-	Program       string     `json:"program"`
-	Began         time.Time  `json:"began"`
-	StopStep      string     `json:"step,omitempty"`  // the last step to end it: see observe.ProcessStopping; "": none
-	Ended         *time.Time `json:"ended,omitempty"` // nil: it runs
-	StopRequested bool       `json:"asked,omitempty"` // the bridge has asked it to end
-	Err           string     `json:"err,omitempty"`
-	Usage         *usage     `json:"usage,omitempty"` // of one that runs, where the system tells
+	Server        string     `json:"server"`            // the name of the server
+	Session       string     `json:"session,omitempty"` // the name of the session that it serves; "": not of one session, or not known
+	Program       string     `json:"program"`           // what it runs
+	Began         time.Time  `json:"began"`             // when it was started
+	StopStep      string     `json:"step,omitempty"`    // the last step that was taken to end it: "close stdin", "terminate" or "kill"; "": none
+	Ended         *time.Time `json:"ended,omitempty"`   // when it has ended; nil: it runs
+	StopRequested bool       `json:"asked,omitempty"`   // it has ended, and the bridge had asked it to
+	Err           string     `json:"err,omitempty"`     // how it has ended; "": it runs, or its exit status was 0
+	Usage         *usage     `json:"usage,omitempty"`   // what it uses now; nil: it has ended, or the system does not tell
 
 	kill func() error // ends it at once; nil: it has ended
 }
 
 // usage is what the API says of the use of the machine by a process and its descendants.
 type usage struct {
-	CPU      float64 `json:"cpuSeconds"`
-	Resident int64   `json:"residentBytes"`
+	CPU      float64 `json:"cpuSeconds"`    // processor time used so far, in seconds
+	Resident int64   `json:"residentBytes"` // memory in use now, in bytes
 }
 
 // session is what the API says of a session.
 type session struct {
 	Name      string    `json:"name"`
-	Server    string    `json:"server"`
-	Transport string    `json:"transport"`
-	Era       string    `json:"era,omitempty"`
-	Revision  string    `json:"revision,omitempty"`
-	Client    string    `json:"client,omitempty"`
-	Version   string    `json:"version,omitempty"`
-	Principal string    `json:"principal,omitempty"`
-	Remote    string    `json:"remote,omitempty"`
-	PID       int       `json:"pid,omitempty"`
-	Began     time.Time `json:"began"`
-	Calls     uint64    `json:"calls"`   // all requests of the client so far
-	Waiting   int       `json:"waiting"` // requests of the client that have no answer
+	Server    string    `json:"server"`              // the name of the server
+	Transport string    `json:"transport"`           // over which the client has come in
+	Era       string    `json:"era,omitempty"`       // which era the client speaks; "": not known yet
+	Revision  string    `json:"revision,omitempty"`  // which revision of the protocol the client speaks; "": not known yet
+	Client    string    `json:"client,omitempty"`    // what the client calls itself; "": not known
+	Version   string    `json:"version,omitempty"`   // the version that the client says it has; "": not known
+	Principal string    `json:"principal,omitempty"` // the user that the client's token names; "": nobody
+	Remote    string    `json:"remote,omitempty"`    // where the client comes from; "": not known
+	PID       int       `json:"pid,omitempty"`       // the latest process that works, or has worked, for the session; 0: none
+	Began     time.Time `json:"began"`               // when the session was opened
+	Calls     uint64    `json:"calls"`               // how many requests the client has sent so far
+	Waiting   int       `json:"waiting"`             // how many requests of the client have no answer yet
 }
 
-// note is what the API says of a remark about traffic.
+// note is what the API says of a remark about traffic: something that was late, refused or wrong.
 type note struct {
 	Time    time.Time `json:"time"`
-	Server  string    `json:"server"`
-	Session string    `json:"session,omitempty"`
-	Code    string    `json:"code"`
-	Text    string    `json:"text"`
+	Server  string    `json:"server"`            // the name of the server
+	Session string    `json:"session,omitempty"` // the name of the session; "": of none
+	Code    string    `json:"code"`              // what kind of remark it is: a word such as "late", or a rule
+	Text    string    `json:"text"`              // the remark, without secrets
 }
 
+// newState returns a state without sessions and processes. redact takes secrets out of a text.
 func newState(redact func(string) string) *state {
 	return &state{redact: redact, sessions: make(map[string]*observe.Session), processes: make(map[int]*process)}
 }
 
-// Event implements observe.EventWatcher.
+// Event takes an event into account: sessions and processes that begin and end, and what becomes a note.
 func (s *state) Event(e observe.Event) {
 	switch e.(type) {
 	case *observe.Exchange, observe.Stream: // there may be one for each call, and nothing here changes with them
@@ -122,6 +122,7 @@ func sessionName(s *observe.Session) string {
 	return s.Name
 }
 
+// processEnded moves a process to endedProcesses, and forgets the oldest of these beyond maxEndedProcesses. mu is held.
 func (s *state) processEnded(e observe.ProcessEnded) {
 	p := s.processes[e.PID]
 	if p == nil {
@@ -139,6 +140,8 @@ func (s *state) processEnded(e observe.ProcessEnded) {
 	}
 }
 
+// addNote adds a note of now, without secrets and shortened, and forgets the oldest beyond maxNotes. of is the session, which may
+// be nil. mu is held.
 func (s *state) addNote(server string, of *observe.Session, code, text string) {
 	s.notes = append(s.notes, note{time.Now(), server, sessionName(of), code, shortened(s.redact(text))})
 	if n := len(s.notes); n > maxNotes {
@@ -146,10 +149,11 @@ func (s *state) addNote(server string, of *observe.Session, code, text string) {
 	}
 }
 
-// shortened returns the beginning of a text, as much as a note keeps. Secrets were taken out before: half a secret would not be found.
+// shortened returns the beginning of a text, 2000 bytes at most, which is what a note keeps. Secrets must be taken out before: half a
+// secret would not be found.
 func shortened(text string) string { return strings.ToValidUTF8(text[:min(len(text), 2000)], "") }
 
-// session returns a session that is open; nil: there is none of that name.
+// session returns the open session with this name; nil: there is none.
 func (s *state) session(name string) *observe.Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,7 +170,7 @@ func (s *state) killFunc(pid int) func() error {
 	return nil
 }
 
-// sessionList returns the sessions, the oldest first, without Waiting.
+// sessionList returns what the API says of the open sessions, the oldest first; Waiting is not set.
 func (s *state) sessionList() []session {
 	s.mu.Lock()
 	all := make([]*observe.Session, 0, len(s.sessions))
@@ -199,6 +203,7 @@ func (s *state) processList() []process {
 	return append(running, ended...)
 }
 
+// processesNow returns copies of the processes that run, in any order, and of those that have ended, the latest last.
 func (s *state) processesNow() (running, ended []process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,6 +214,7 @@ func (s *state) processesNow() (running, ended []process) {
 	return running, slices.Clone(s.endedProcesses)
 }
 
+// noteList returns a copy of the notes, the latest last.
 func (s *state) noteList() []note {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,41 +9,41 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// statsWindow is how far back stats looks. maxAnswersPerServer is how many answers it keeps of a server.
 const (
-	statsWindow         = time.Minute
-	maxAnswersPerServer = 4096
+	statsWindow         = time.Minute // how far back the numbers of lastMinute look
+	maxAnswersPerServer = 4096        // how many answers of a server are kept for these numbers, the latest
 )
 
 // stats is an observe.Watcher that keeps when the clients' latest calls were answered, how long they took, and which had errors.
 type stats struct {
 	mu      sync.Mutex
-	servers map[string]*serverSamples
+	servers map[string]*serverSamples // the answers of each server, by its name
 }
 
-// serverSamples are the latest answers of a server, in a ring.
+// serverSamples are the latest answers of a server, in rings: three slices with an element for each answer.
 type serverSamples struct {
-	times     []time.Time
-	durations []time.Duration
-	failed    []bool    // answers that are errors; a failed tool is none
-	nextIndex int       // that the next answer replaces, once there are maxAnswersPerServer
-	firstTime time.Time // of the first answer since somebody looks
+	times     []time.Time     // when each answer came
+	durations []time.Duration // how long each call took
+	failed    []bool          // whether each answer was a JSON-RPC error; a result that says that a tool has failed is none
+	nextIndex int             // the index of the oldest answer, which the next one replaces, once there are maxAnswersPerServer
+	firstTime time.Time       // when the first answer came since somebody looks
 }
 
-// lastMinute is what the API says of the last minute.
+// lastMinute is what the API says of a server's answers in the last minute.
 type lastMinute struct {
 	Rate   float64 `json:"rate"`   // answers a second
 	Failed float64 `json:"failed"` // errors a second
-	P50    float64 `json:"p50"`    // of the durations, in milliseconds
-	P99    float64 `json:"p99"`    // likewise
+	P50    float64 `json:"p50"`    // the median of how long calls took, in milliseconds
+	P99    float64 `json:"p99"`    // the time that 99 of 100 calls took at most, in milliseconds
 }
 
+// newStats returns stats without any answers.
 func newStats() *stats { return &stats{servers: make(map[string]*serverSamples)} }
 
-// Event implements observe.Watcher.
+// Event does nothing: only messages count.
 func (s *stats) Event(observe.Event) {}
 
-// Message implements observe.Watcher.
+// Message notes an answer to a client's call; other messages do not count.
 func (s *stats) Message(p *observe.Passed) {
 	if p.Hop != observe.Downstream || p.Dir != observe.ToClient || p.Call == nil || p.Message.Kind() != jsonrpc.Response {
 		return
@@ -70,7 +70,7 @@ func (s *stats) clear() {
 	clear(s.servers)
 }
 
-// measure returns what was counted of a server in the last minute; zero: nothing.
+// measure returns the numbers of a server's answers in the minute before now; zero: there were none.
 func (s *stats) measure(server string, now time.Time) (m lastMinute) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,28 +12,29 @@ import (
 )
 
 const (
-	maxBatchRecords   = 2048             // how many records a viewer gets in one event
-	keepAliveInterval = 15 * time.Second // after which a stream says that it is alive
-	viewerTimeout     = 30 * time.Second // a viewer that takes nothing for so long is cut off
-	maxViewers        = 32               // how many streams there are at a time
-	maxBatchBytes     = 1 << 20          // about how many bytes are written at a time
+	maxBatchRecords   = 2048             // how many records a viewer gets in one event at most
+	keepAliveInterval = 15 * time.Second // after how long without a record a stream writes something, to show that it is alive
+	viewerTimeout     = 30 * time.Second // how long a viewer may take nothing of what is written before it is cut off
+	maxViewers        = 32               // how many streams may be open at a time
+	maxBatchBytes     = 1 << 20          // about how many bytes of an event are collected before they are written
 )
 
-// viewers counts who looks. While there are any, messages are recorded.
+// viewers counts the open streams: those who look at the traffic. While there are any, messages are recorded.
 type viewers struct {
 	mu        sync.Mutex
-	attached  int      // how many there are
-	stopFuncs []func() // end the recording; nil while there are no viewers
+	attached  int      // how many streams are open
+	stopFuncs []func() // end the recording; nil while no stream is open
 }
 
-// count returns how many there are.
+// count returns how many streams are open.
 func (v *viewers) count() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.attached
 }
 
-// addViewer has messages recorded until release is called; false: there are too many viewers, or the Inspector is closed.
+// addViewer counts a viewer until release is called. While there are viewers, messages are recorded. ok is false if there are too many
+// viewers, or the Inspector is closed.
 func (i *Inspector) addViewer() (release func(), ok bool) {
 	v := &i.viewers
 	v.mu.Lock()
@@ -57,7 +58,7 @@ func (i *Inspector) addViewer() (release func(), ok bool) {
 	}), true
 }
 
-// records answers with the records in the Ring: a file that `mcp-bridge trace` reads.
+// records answers a request with the records in the Ring, the latest that there are: a file that `mcp-bridge trace` reads.
 func (i *Inspector) records(w http.ResponseWriter, _ *http.Request, _ caller) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("Content-Disposition", `attachment; filename="mcp-bridge.trace.jsonl"`)
@@ -130,8 +131,8 @@ func (i *Inspector) stream(w http.ResponseWriter, r *http.Request, _ caller) {
 	}
 }
 
-// waitingLines returns lines for the requests that wait for an answer, but not for those of which the viewer gets records: they came
-// after it began to follow.
+// waitingLines returns a record, as a line, for each request that waits for an answer. began is when the viewer began to follow: requests
+// that came later and were recorded are left out, as the viewer gets their records anyway.
 func (i *Inspector) waitingLines(began time.Time) (lines [][]byte) {
 	for _, w := range i.opts.WaitingCalls() {
 		if !w.Told || !w.Since.After(began) {
@@ -141,7 +142,8 @@ func (i *Inspector) waitingLines(began time.Time) (lines [][]byte) {
 	return lines
 }
 
-// follow returns a Follower that begins where the viewer wants to, and whether the viewer has come back and goes on where it was.
+// follow returns a Follower of the Ring that begins where the request wants to: behind its Last-Event-ID (isResumed), with the oldest
+// record, or with the next one.
 func (i *Inspector) follow(r *http.Request) (f *trace.Follower, isResumed bool) {
 	epoch, position, _ := strings.Cut(r.Header.Get("Last-Event-ID"), ".")
 	n, err := strconv.ParseUint(position, 10, 64)
@@ -154,23 +156,25 @@ func (i *Inspector) follow(r *http.Request) (f *trace.Follower, isResumed bool) 
 	return i.opts.Ring.FollowNew(), false
 }
 
-// nextRecords returns the lines of the next records. After keepAliveInterval without any it returns an error, as when ctx is done.
+// nextRecords waits for records and returns them as lines, maxBatchRecords at most. After keepAliveInterval without any it returns an
+// error, as when ctx is done.
 func nextRecords(ctx context.Context, f *trace.Follower) ([][]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, keepAliveInterval)
 	defer cancel()
 	return f.Next(ctx, maxBatchRecords)
 }
 
-// streamWriter writes to one viewer.
+// streamWriter writes the records of a stream to one viewer.
 type streamWriter struct {
 	w           http.ResponseWriter
-	controller  *http.ResponseController
-	epoch       string // see Inspector
-	asJSONLines bool   // and not as events
-	buf         []byte // what is written next
+	controller  *http.ResponseController // sets w's deadlines and flushes it
+	epoch       string                   // Inspector.epoch, which the ids of events begin with
+	asJSONLines bool                     // records are written as JSON Lines; false: as Server-Sent Events
+	buf         []byte                   // what flush writes next
 }
 
-// writeKeepAlive says that the stream is there, and where it goes on.
+// writeKeepAlive writes something that is no record, to show that the stream is alive. As an event it has the id of position, where
+// the viewer goes on.
 func (s *streamWriter) writeKeepAlive(position uint64) error {
 	if s.asJSONLines {
 		s.buf = append(s.buf[:0], '\n')
@@ -180,13 +184,14 @@ func (s *streamWriter) writeKeepAlive(position uint64) error {
 	return s.flush()
 }
 
+// appendEventID appends the line with the id of an event to dst: the epoch and the position behind the event's records.
 func (s *streamWriter) appendEventID(dst []byte, position uint64) []byte {
 	dst = append(append(dst, "id: "...), s.epoch...)
 	dst = append(dst, '.')
 	return append(strconv.AppendUint(dst, position, 10), '\n')
 }
 
-// write writes records, as one event. position is where the viewer goes on after them.
+// write writes lines, which are records, as JSON Lines or as one event. position is where the viewer goes on after them.
 func (s *streamWriter) write(lines [][]byte, position uint64) error {
 	s.buf = s.buf[:0]
 	if !s.asJSONLines {
@@ -210,6 +215,7 @@ func (s *streamWriter) write(lines [][]byte, position uint64) error {
 	return s.flush()
 }
 
+// flush writes buf to the viewer, which has viewerTimeout to take it.
 func (s *streamWriter) flush() error {
 	_ = s.controller.SetWriteDeadline(time.Now().Add(viewerTimeout))
 	if _, err := s.w.Write(s.buf); err != nil {

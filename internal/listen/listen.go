@@ -37,7 +37,7 @@ type Options struct {
 	// the directory count.
 	UnixMode fs.FileMode
 
-	// CertFile has the certificate with its chain, and KeyFile its key. Both are PEM, and
+	// CertFile is the file of the certificate with its chain, and KeyFile that of its private key. Both are PEM, and
 	// may be the same file. With them every TCP listener speaks TLS 1.2 or newer, and
 	// HTTP/2 as well as HTTP/1.1. Unix sockets never speak TLS.
 	CertFile, KeyFile string
@@ -46,7 +46,7 @@ type Options struct {
 	// one of these authorities has signed.
 	ClientCAFile string
 
-	// Authenticated says that clients need a token. A ClientCAFile has the same effect.
+	// Authenticated says that clients need a token: then, as with a ClientCAFile, addresses that other machines can reach are allowed.
 	Authenticated bool
 
 	// Insecure allows addresses that other machines can reach even if clients need
@@ -61,8 +61,10 @@ type Options struct {
 // OptionError says that Options cannot work on any machine, and must be changed.
 type OptionError struct{ text string }
 
+// Error returns what is wrong with the Options.
 func (e *OptionError) Error() string { return e.text }
 
+// optionf returns an OptionError with this text.
 func optionf(format string, args ...any) error {
 	return &OptionError{fmt.Sprintf(format, args...)}
 }
@@ -73,22 +75,22 @@ func optionf(format string, args ...any) error {
 type Listener struct {
 	net.Listener
 	systemdName    string        // the name that systemd gives the socket; "": Open has made it
-	configuredAddr string        // the address as Options have it, for errors; "": it is no address of Options
-	socketFile     *socketFile   // nil: it is no Unix socket that Open has made
-	certs          *certificates // nil: no TLS
+	configuredAddr string        // the TCP address as Options have it, for errors; "": it is a Unix socket, or of systemd
+	socketFile     *socketFile   // the file of the Unix socket; nil: it is no Unix socket that Open has made
+	certs          *certificates // the certificates for TLS; nil: no TLS
 	log            hclog.Logger
 
-	acceptErrMu     sync.Mutex
-	acceptErrLogged time.Time // when the log was last told that no connection could be accepted
+	acceptErrMu     sync.Mutex // guards acceptErrLogged
+	acceptErrLogged time.Time  // when the log was last told that no connection could be accepted
 
 	closeOnce sync.Once
-	closeErr  error
+	closeErr  error // what Close returns, once it was called
 }
 
-// acceptErrLogInterval is how long the log is not told again that no connection can be accepted.
+// acceptErrLogInterval is how long after a line that no connection can be accepted the log gets no such line again.
 const acceptErrLogInterval = time.Minute
 
-// Accept is that of a net.Listener. The log is told what keeps connections from being
+// Accept waits for the next connection, like that of a net.Listener. It also logs what keeps connections from being
 // accepted, such as too few file descriptors: clients see nothing but silence.
 func (l *Listener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
@@ -98,6 +100,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return conn, err
 }
 
+// shouldLogAcceptErr reports whether an error of Accept is to be logged now: it is, once in acceptErrLogInterval. Then it notes the time.
 func (l *Listener) shouldLogAcceptErr(now time.Time) bool {
 	l.acceptErrMu.Lock()
 	defer l.acceptErrMu.Unlock()
@@ -138,7 +141,7 @@ func (l *Listener) Close() error {
 // Listeners are all listeners of one Open.
 type Listeners []*Listener
 
-// Close closes all of them.
+// Close closes all listeners.
 func (ls Listeners) Close() error {
 	var errs []error
 	for _, l := range ls {
@@ -182,7 +185,7 @@ func Open(o Options) (Listeners, error) {
 	return ls, nil
 }
 
-// open is Open, but after an error it also returns the listeners that are open, for the
+// open does what Open does, but after an error it also returns the listeners that are open, for the
 // caller to close.
 func open(o Options) (ls Listeners, err error) {
 	if ls, err = systemdListeners(); err != nil {
@@ -204,6 +207,7 @@ func open(o Options) (ls Listeners, err error) {
 	return ls, ls.addTLS(o)
 }
 
+// openAddr opens one address of Options.Addrs: unix:PATH, or HOST:PORT. TLS is not added yet.
 func openAddr(addr string, o Options) (*Listener, error) {
 	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
 		return openUnix(path, o)
@@ -221,7 +225,7 @@ func openAddr(addr string, o Options) (*Listener, error) {
 // wsaeaddrinuse is what Windows calls EADDRINUSE.
 const wsaeaddrinuse = syscall.Errno(10048)
 
-// explainListenErr returns err with advice instead of the names of system calls.
+// explainListenErr returns the error of listening on a TCP address, with advice instead of the names of system calls where there is any.
 func explainListenErr(err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE), runtime.GOOS == "windows" && errors.Is(err, wsaeaddrinuse):
@@ -234,7 +238,8 @@ func explainListenErr(err error) error {
 	return err
 }
 
-// checkPublic refuses public addresses without authentication (rule A9).
+// checkPublic returns an *OptionError if other machines can reach an address and clients are not authenticated, unless o.Insecure
+// (rule A9). Where they are, but without TLS, it logs a warning.
 func (ls Listeners) checkPublic(o Options) error {
 	authenticated := o.Authenticated || o.ClientCAFile != ""
 	for _, l := range ls {
@@ -252,7 +257,7 @@ func (ls Listeners) checkPublic(o Options) error {
 	return nil
 }
 
-// addTLS makes the TCP listeners speak TLS.
+// addTLS makes the TCP listeners speak TLS, if o names a certificate, and starts to watch its files.
 func (ls Listeners) addTLS(o Options) error {
 	if o.CertFile == "" && o.KeyFile == "" && o.ClientCAFile == "" {
 		return nil

@@ -15,8 +15,8 @@ import (
 // value and a Notifier without a service manager do nothing. It may be used by many
 // goroutines.
 type Notifier struct {
-	socket           string        // "": there is no service manager
-	watchdogInterval time.Duration // 0: it has no watchdog
+	socket           string        // the path of the service manager's socket; "": there is no service manager
+	watchdogInterval time.Duration // how often the service manager's watchdog must be notified; 0: it has none
 }
 
 // NewNotifier makes a Notifier from the environment (NOTIFY_SOCKET,
@@ -33,22 +33,23 @@ func NewNotifier() (*Notifier, error) {
 	return n, err
 }
 
-// Ready says that the bridge serves. Call it after the start and after Reloading. status is
-// one line for people.
+// Ready tells the service manager that the bridge serves. Call it after the start and after Reloading. status is one line for
+// people; "": none.
 func (n *Notifier) Ready(status string) error {
 	return n.send(daemon.SdNotifyReady + statusLine(status))
 }
 
-// Reloading says that the configuration is being read again. Ready must follow.
+// Reloading tells the service manager that the configuration is being read again. Ready must follow.
 func (n *Notifier) Reloading() error {
 	return n.send(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec())
 }
 
-// Stopping says that the bridge is shutting down.
+// Stopping tells the service manager that the bridge is shutting down. status is one line for people; "": none.
 func (n *Notifier) Stopping(status string) error {
 	return n.send(daemon.SdNotifyStopping + statusLine(status))
 }
 
+// statusLine returns the line of a notification that has a status for people; "": the status is empty.
 func statusLine(text string) string {
 	if text == "" {
 		return ""
@@ -57,7 +58,7 @@ func statusLine(text string) string {
 }
 
 // StartWatchdog notifies the watchdog of the service manager, if there is one, twice in each of its
-// intervals, as long as alive returns true. The service manager restarts a bridge that no
+// intervals, each time if alive returns true. The service manager restarts a bridge that no
 // longer notifies. A nil alive counts as true. failed, if not nil, is called with errors.
 // stop ends the notifications, waits for the goroutine, and may be called more than once.
 func (n *Notifier) StartWatchdog(alive func() bool, failed func(error)) (stop func()) {
@@ -91,7 +92,8 @@ func (n *Notifier) StartWatchdog(alive func() bool, failed func(error)) (stop fu
 // sendTimeout is how long a notification may wait for room in the service manager's socket.
 const sendTimeout = 5 * time.Second
 
-// send is daemon.SdNotify, which needs the variable that NewNotifier has removed.
+// send sends the service manager a notification, if there is one (daemon.SdNotify would need the environment variable that NewNotifier
+// has removed).
 func (n *Notifier) send(state string) error {
 	state = strings.Trim(state, "\n")
 	if n == nil || n.socket == "" || state == "" {

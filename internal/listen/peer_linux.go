@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerUser asks the kernel for the user (unix(7): SO_PEERCRED).
+// peerUser returns the user at the other end of a Unix socket, as "user " and the number of the user, from the kernel (unix(7): SO_PEERCRED).
+// "": the kernel does not tell.
 func peerUser(c *net.UnixConn) string {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -4,5 +4,5 @@ package listen
 
 import "net"
 
-// peerUser returns "": this system does not tell the user.
+// peerUser always returns "": on this system it is not known which user is at the other end of a Unix socket.
 func peerUser(*net.UnixConn) string { return "" }

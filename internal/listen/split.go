@@ -41,18 +41,20 @@ func Split(l net.Listener, log hclog.Logger) (http, lines net.Listener) {
 
 // A splitter is what the two listeners of Split share.
 type splitter struct {
-	listener    net.Listener
-	log         hclog.Logger
-	http, lines chan acceptResult
-	done        chan struct{} // closed by Close
-	closeOnce   sync.Once
-	closeErr    error
-	wg          sync.WaitGroup // accept, and one for each connection in sniffing
+	listener  net.Listener // that is split
+	log       hclog.Logger
+	http      chan acceptResult // to Accept of the listener for HTTP
+	lines     chan acceptResult // to Accept of the listener for messages in lines
+	done      chan struct{}     // closed by Close
+	closeOnce sync.Once
+	closeErr  error          // what Close returns, once it was called
+	wg        sync.WaitGroup // waits for the goroutine of accept, and for one of each connection in sniffing
 
-	sniffingMu sync.Mutex
+	sniffingMu sync.Mutex            // guards sniffing
 	sniffing   map[net.Conn]struct{} // connections whose first byte is awaited; nil after Close
 }
 
+// acceptResult is what Accept of a splitListener returns: a connection or an error.
 type acceptResult struct {
 	conn net.Conn
 	err  error
@@ -61,9 +63,10 @@ type acceptResult struct {
 // splitListener is one of the two listeners of Split.
 type splitListener struct {
 	splitter *splitter
-	conns    chan acceptResult
+	conns    chan acceptResult // what its Accept returns
 }
 
+// Accept returns the next connection whose first byte is for this listener; net.ErrClosed after Close.
 func (h *splitListener) Accept() (net.Conn, error) {
 	select {
 	case a := <-h.conns:
@@ -73,8 +76,11 @@ func (h *splitListener) Accept() (net.Conn, error) {
 	}
 }
 
+// Addr returns the address of the listener that was split.
 func (h *splitListener) Addr() net.Addr { return h.splitter.listener.Addr() }
 
+// Close closes both listeners of Split, the one that was split, and the connections whose first byte is awaited. It waits for the
+// goroutines, and may be called more than once.
 func (h *splitListener) Close() error {
 	s := h.splitter
 	s.closeOnce.Do(func() {
@@ -92,6 +98,7 @@ func (h *splitListener) Close() error {
 	return s.closeErr
 }
 
+// accept is the goroutine that accepts connections until Close, and starts sniff for each. It passes errors to the listener for HTTP.
 func (s *splitter) accept() {
 	for {
 		conn, err := s.listener.Accept()
@@ -110,7 +117,7 @@ func (s *splitter) accept() {
 	}
 }
 
-// deliver gives a to the Accept that reads from in. It returns false after Close.
+// deliver waits until Accept of the listener that reads from in takes a. It returns false if Close was called before.
 func (s *splitter) deliver(in chan acceptResult, a acceptResult) bool {
 	select {
 	case in <- a:
@@ -120,6 +127,7 @@ func (s *splitter) deliver(in chan acceptResult, a acceptResult) bool {
 	}
 }
 
+// addSniffing adds the connection to sniffing. After Close, it closes the connection and returns false.
 func (s *splitter) addSniffing(conn net.Conn) bool {
 	s.sniffingMu.Lock()
 	defer s.sniffingMu.Unlock()
@@ -141,7 +149,8 @@ func (s *splitter) removeSniffing(conn net.Conn) bool {
 	return ours
 }
 
-// sniff reads the first byte and hands the connection on.
+// sniff reads the first byte of a connection, and hands the connection on to the listener that the byte is for. It closes a connection that
+// sends nothing within firstByteTimeout.
 func (s *splitter) sniff(conn net.Conn) {
 	peeked := &peekedConn{Conn: conn, hasFirst: true}
 	_ = conn.SetReadDeadline(time.Now().Add(firstByteTimeout))
@@ -166,6 +175,7 @@ func (s *splitter) sniff(conn net.Conn) {
 	}
 }
 
+// beginsMessage reports whether c, the first byte of a connection, begins a message in a line and not an HTTP request.
 func beginsMessage(c byte) bool {
 	switch c {
 	case '{', '[', ' ', '\t', '\r', '\n':
@@ -177,11 +187,12 @@ func beginsMessage(c byte) bool {
 // peekedConn is a connection with its first byte put back.
 type peekedConn struct {
 	net.Conn
-	mu       sync.Mutex
-	first    [1]byte
-	hasFirst bool
+	mu       sync.Mutex // guards hasFirst
+	first    [1]byte    // the first byte, which was read from Conn
+	hasFirst bool       // nobody has read first from the peekedConn yet
 }
 
+// Read reads the first byte alone, and from then on what Conn has.
 func (c *peekedConn) Read(p []byte) (int, error) {
 	if len(p) > 0 {
 		c.mu.Lock()

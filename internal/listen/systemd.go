@@ -27,6 +27,8 @@ func systemdListeners() (Listeners, error) {
 	return ls, first
 }
 
+// listenerFromFile returns the listener of a socket that systemd has passed. An *OptionError says that it is no socket to accept
+// connections on.
 func listenerFromFile(f *os.File) (net.Listener, error) {
 	l, err := net.FileListener(f)
 	if err != nil {

@@ -4,4 +4,5 @@ package listen
 
 import "net"
 
+// isListening always returns true: on this system it is not checked whether a socket listens.
 func isListening(net.Listener) bool { return true }

@@ -24,7 +24,7 @@ func listenTCP(addr string) (net.Listener, error) {
 	return config.Listen(context.Background(), tcpNetworkOf(addr), addr)
 }
 
-// tcpNetworkOf returns "tcp4" for an IPv4 address. With "tcp" Go would take 0.0.0.0 for all
+// tcpNetworkOf returns the network for net.Listen: "tcp4" for an IPv4 address, else "tcp". With "tcp" Go would take 0.0.0.0 for all
 // IPv6 addresses as well.
 func tcpNetworkOf(addr string) string {
 	if at, err := netip.ParseAddrPort(addr); err == nil && at.Addr().Is4() {

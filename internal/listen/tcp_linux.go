@@ -24,5 +24,5 @@ func setSocketOptions(_, _ string, c syscall.RawConn) error {
 	return errors.Join(control, err)
 }
 
-// maxUnsentBytes is how much the kernel keeps of what the peer has no room for yet.
+// maxUnsentBytes is how many bytes the kernel keeps of what a TCP peer has no room for yet, before a write to it waits.
 const maxUnsentBytes = 128 << 10

@@ -4,6 +4,6 @@ package listen
 
 import "syscall"
 
-// setSocketOptions is nil where only the system's own patience counts for a peer
-// that has died with something on its way to it.
+// setSocketOptions is nil: on this system no options are set on listening sockets. How long a dead peer may leave data unacknowledged is what
+// the system says.
 var setSocketOptions func(network, address string, c syscall.RawConn) error

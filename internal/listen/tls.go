@@ -19,17 +19,20 @@ import (
 // certificates are the TLS settings that the listeners of one Open share. Their files are
 // watched until the last of these listeners is closed.
 type certificates struct {
-	certFile, keyFile, caFile string
-	log                       hclog.Logger
+	certFile string // Options.CertFile
+	keyFile  string // Options.KeyFile
+	caFile   string // Options.ClientCAFile
+	log      hclog.Logger
 
-	current atomic.Pointer[tls.Config] // for new connections
+	current atomic.Pointer[tls.Config] // what was loaded last; new connections use it
 
 	loadMu        sync.Mutex         // held during load, so that two loads do not overlap
-	listenerCount atomic.Int64       // TLS listeners that are open
-	cancel        context.CancelFunc // ends the watch; nil: there is none
-	wg            sync.WaitGroup     // the watch
+	listenerCount atomic.Int64       // how many listeners with TLS are open
+	cancel        context.CancelFunc // ends the watch over the files; nil: there is none
+	wg            sync.WaitGroup     // waits for the goroutine of that watch
 }
 
+// loadCertificates checks that o names all files that belong together, and loads them.
 func loadCertificates(o Options) (*certificates, error) {
 	switch {
 	case o.CertFile == "" && o.KeyFile == "":
@@ -46,8 +49,8 @@ func loadCertificates(o Options) (*certificates, error) {
 	return c, nil
 }
 
-// load reads the files and makes new connections use them. It returns errUnchanged if the
-// files have not changed.
+// load reads the files, makes new connections use what they hold, and returns the certificate. It returns errUnchanged if they hold what
+// is in use already. After any other error, the old certificate stays in use.
 func (c *certificates) load() (*x509.Certificate, error) {
 	c.loadMu.Lock()
 	defer c.loadMu.Unlock()
@@ -82,6 +85,7 @@ func (c *certificates) load() (*x509.Certificate, error) {
 // errUnchanged says that the certificates in the files are already in use.
 var errUnchanged = errors.New("unchanged")
 
+// sameCertificates reports whether two configurations have the same certificate chain and the same authorities of clients.
 func sameCertificates(a, b *tls.Config) bool {
 	chain, other := a.Certificates[0].Certificate, b.Certificates[0].Certificate
 	if len(chain) != len(other) || !a.ClientCAs.Equal(b.ClientCAs) {
@@ -95,6 +99,7 @@ func sameCertificates(a, b *tls.Config) bool {
 	return true // equal certificates have equal keys
 }
 
+// loadCertPool reads a PEM file of certificates. It is an error if there is none in it.
 func loadCertPool(file string) (*x509.CertPool, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -107,6 +112,7 @@ func loadCertPool(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
+// reload loads the files again, and logs that, if they have changed. After an error the old certificate stays in use.
 func (c *certificates) reload() error {
 	leaf, err := c.load()
 	switch {
@@ -119,7 +125,7 @@ func (c *certificates) reload() error {
 	return nil
 }
 
-// addListener makes l speak TLS.
+// addListener makes l speak TLS with these certificates. releaseListener must be called when l is closed.
 func (c *certificates) addListener(l *Listener) {
 	l.certs = c
 	l.Listener = tls.NewListener(l.Listener, &tls.Config{
@@ -129,7 +135,8 @@ func (c *certificates) addListener(l *Listener) {
 	c.listenerCount.Add(1)
 }
 
-// watch loads the files again when they change, until the last listener is released.
+// watch starts a goroutine that loads the files again when they change, until the last listener is released. If there is no listener, it
+// only logs a warning.
 func (c *certificates) watch() {
 	if c.listenerCount.Load() == 0 {
 		c.log.Warn("TLS is for TCP addresses only, and there is none", "file", c.certFile)
@@ -160,8 +167,8 @@ func (c *certificates) watch() {
 	})
 }
 
-// releaseListener ends the watch when the last listener is closed, and waits for its goroutine. It
-// does nothing for nil.
+// releaseListener says that a listener is closed. With the last one it ends the watch over the files, and waits for its goroutine. It
+// does nothing for a nil c.
 func (c *certificates) releaseListener() {
 	if c == nil || c.listenerCount.Add(-1) > 0 {
 		return

@@ -13,6 +13,7 @@ import (
 	"time"
 )
 
+// defaultUnixMode is the mode of a Unix socket where Options.UnixMode is 0: only this user may connect.
 const defaultUnixMode fs.FileMode = 0o600
 
 // probeTimeout is how long an existing socket at the path may take to accept or refuse a
@@ -28,6 +29,7 @@ func maxPathLength() int {
 	return 103 // macOS and the BSDs
 }
 
+// openUnix opens the Unix socket at path, with the mode of o. It removes a socket that is there already if nobody listens on it.
 func openUnix(path string, o Options) (*Listener, error) {
 	if err := checkPath(path); err != nil {
 		return nil, err
@@ -67,6 +69,7 @@ func openUnix(path string, o Options) (*Listener, error) {
 	return &Listener{Listener: l, socketFile: file}, nil
 }
 
+// checkPath returns an *OptionError if path cannot be that of a Unix socket, or is an abstract one.
 func checkPath(path string) error {
 	switch limit := maxPathLength(); {
 	case path == "":
@@ -81,6 +84,7 @@ func checkPath(path string) error {
 	return nil
 }
 
+// explainUnixErr returns the error of making a Unix socket, with advice instead of the names of system calls where there is any.
 func explainUnixErr(err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
@@ -93,8 +97,8 @@ func explainUnixErr(err error) error {
 	return err
 }
 
-// removeStaleSocket removes a socket on which no process listens any more. Any other file of this
-// name stays, and is an error.
+// removeStaleSocket removes the socket at path if no process listens on it any more. Any other file at path stays, and is an error; no file is
+// none.
 func removeStaleSocket(path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -124,6 +128,7 @@ func removeStaleSocket(path string) error {
 // wsaeconnrefused is what Windows calls ECONNREFUSED.
 const wsaeconnrefused = syscall.Errno(10061)
 
+// isRefused reports whether err says that nobody listens on a socket.
 func isRefused(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || runtime.GOOS == "windows" && errors.Is(err, wsaeconnrefused)
 }
@@ -132,10 +137,10 @@ func isRefused(err error) bool {
 // nil.
 type socketFile struct {
 	path string
-	info fs.FileInfo // nil: not known
+	info fs.FileInfo // tells the file from another one that has the path later; nil: not known
 }
 
-// remove removes the file, unless there is another file of this name by now.
+// remove removes the file, unless there is another file at its path by now.
 func (f *socketFile) remove() {
 	if f == nil {
 		return

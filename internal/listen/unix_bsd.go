@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// listenWithMode makes a socket with this mode or less, from the moment that its name exists. It
+// listenWithMode makes a Unix socket at path with this mode, or with fewer bits, from the moment that its name exists. It
 // sets the umask of the whole process for a moment: a file that another goroutine makes at
 // that moment may get fewer permissions, but never more.
 func listenWithMode(path string, mode fs.FileMode) (*net.UnixListener, error) {

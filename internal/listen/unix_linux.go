@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// listenWithMode makes a socket that has this mode, less the umask, from the moment that its
+// listenWithMode makes a Unix socket at path that has this mode, without the bits of the umask, from the moment that its
 // name exists: on Linux, bind gives the file the mode of the socket.
 func listenWithMode(path string, mode fs.FileMode) (*net.UnixListener, error) {
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {

@@ -11,10 +11,10 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// lockTimeout is longer than another bridge needs for removeStaleSocket.
+// lockTimeout is how long lockDir waits for the lock: longer than another bridge needs for removeStaleSocket.
 const lockTimeout = 2 * probeTimeout
 
-// lockDir keeps two bridges that start at the same time from removing each other's
+// lockDir locks a directory until unlock is called, so that two bridges that start at the same time do not remove each other's
 // socket: between bind and listen a socket looks as if nobody listened on it. The lock
 // leaves no file behind.
 //

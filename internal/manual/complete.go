@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// What stands in the first line of Complete: what the other lines are, or what the shell completes itself.
+// What the first line of Complete may be: what the shell is to offer.
 const (
-	kindWords       = "words"
-	kindFiles       = "files"
-	kindDirectories = "directories"
-	kindCommands    = "commands" // programs
+	kindWords       = "words"       // first line of Complete: the shell offers the words in the other lines
+	kindFiles       = "files"       // first line of Complete: the shell offers names of files
+	kindDirectories = "directories" // first line of Complete: the shell offers names of directories
+	kindCommands    = "commands"    // first line of Complete: the shell offers names of programs
 )
 
 // Complete returns what the last of words may be: lines for the scripts of CompletionScript. words are the arguments of the program
@@ -48,7 +48,7 @@ func (m *Manual) Complete(words []string) []string {
 	return m.argumentWords(c, before, current)
 }
 
-// commandNames returns what the first argument may be: a command.
+// commandNames returns the lines of Complete for the first argument: the commands that begin with current or, if there are none, files.
 func (m *Manual) commandNames(current string) []string {
 	found := []string{kindWords}
 	for _, c := range m.Commands {
@@ -62,7 +62,7 @@ func (m *Manual) commandNames(current string) []string {
 	return found
 }
 
-// commandNamed returns the command that arguments call.
+// commandNamed returns the command that the arguments before the cursor call: the first one or, if that is none, DefaultCommand.
 func (m *Manual) commandNamed(before []string) *Command {
 	if len(before) > 0 {
 		if c := m.findCommand(before[0]); c != nil {
@@ -72,7 +72,7 @@ func (m *Manual) commandNamed(before []string) *Command {
 	return m.findCommand(m.DefaultCommand)
 }
 
-// flagOf returns the flag that an argument is; nil: none.
+// flagOf returns the flag of a command that an argument is, with its dashes, long or short; nil: it is none that is shown.
 func (m *Manual) flagOf(c *Command, argument string) *shownFlag {
 	for _, g := range m.shownGroups(c, true) {
 		for i, f := range g.flags {
@@ -84,7 +84,8 @@ func (m *Manual) flagOf(c *Command, argument string) *shownFlag {
 	return nil
 }
 
-// values returns what the value of a flag may be, each with prefix in front.
+// values returns the lines of Complete for the value of a flag, of which current was typed: files, directories, or the words that the
+// value may be, each with prefix in front.
 func (f *shownFlag) values(prefix, current string) []string {
 	switch f.Value {
 	case "FILE":
@@ -101,7 +102,7 @@ func (f *shownFlag) values(prefix, current string) []string {
 	return found
 }
 
-// flagWords returns the flags of a command that begin with what was typed.
+// flagWords returns the lines of Complete for a flag: the flags of a command that begin with current, which was typed, and --help.
 func (m *Manual) flagWords(c *Command, current string) []string {
 	found := []string{kindWords}
 	for _, g := range m.shownGroups(c, true) {
@@ -117,7 +118,8 @@ func (m *Manual) flagWords(c *Command, current string) []string {
 	return found
 }
 
-// argumentWords returns what an argument that is no flag may be.
+// argumentWords returns the lines of Complete for an argument that is no flag, of which current was typed: those of ArgumentValues that
+// begin with it; files if ArgumentValues is nil. before are the arguments in front of it.
 func (m *Manual) argumentWords(c *Command, before []string, current string) []string {
 	if c.ArgumentValues == nil {
 		return []string{kindFiles}
@@ -134,7 +136,7 @@ func (m *Manual) argumentWords(c *Command, before []string, current string) []st
 	return found
 }
 
-// summary returns what a command or a topic is about.
+// summary returns the Summary of the command or the topic with this name; "": there is neither.
 func (m *Manual) summary(name string) string {
 	if c := m.findCommand(name); c != nil {
 		return c.Summary

@@ -4,10 +4,9 @@ import (
 	"strings"
 )
 
-// pageWidth is how many columns the pages have, and flagTextColumn where the text of flags begins.
 const (
-	pageWidth      = 80
-	flagTextColumn = 28
+	pageWidth      = 80 // how many columns the lines of a page of help have at most
+	flagTextColumn = 28 // the column at which the texts of flags begin on such a page
 )
 
 // FrontPage returns the first page: what the program is, examples, commands and topics.
@@ -70,7 +69,7 @@ func (m *Manual) Page(name string) (text string, ok bool) {
 	return b.String(), true
 }
 
-// alsoFlagsOfText says whose flags a command takes, too.
+// alsoFlagsOfText returns the sentence that says which other commands' flags a command takes, too, and where they are explained.
 func (m *Manual) alsoFlagsOfText(c *Command) string {
 	var pages []string
 	for _, name := range c.AlsoFlagsOf {
@@ -79,7 +78,7 @@ func (m *Manual) alsoFlagsOfText(c *Command) string {
 	return "It also takes the flags of " + strings.Join(c.AlsoFlagsOf, " and ") + ": see " + strings.Join(pages, " and ") + "."
 }
 
-// PageNames returns the names of all pages, in their order.
+// PageNames returns the names that Page takes: the commands that are not hidden, and the topics, in their order.
 func (m *Manual) PageNames() []string {
 	var names []string
 	for _, c := range m.Commands {
@@ -93,6 +92,7 @@ func (m *Manual) PageNames() []string {
 	return names
 }
 
+// writeExamples writes the examples of a page of help, with a heading; nothing if there are none.
 func writeExamples(b *strings.Builder, program string, all []Example) {
 	if len(all) == 0 {
 		return
@@ -104,7 +104,7 @@ func writeExamples(b *strings.Builder, program string, all []Example) {
 	}
 }
 
-// writeEntry writes a name and its text beside it, or below if the name is long.
+// writeEntry writes a name, and its text from the given column on: beside the name, or below it if the name is too long.
 func writeEntry(b *strings.Builder, name string, column int, text string) {
 	b.WriteString("  " + name)
 	if len(name)+4 > column {

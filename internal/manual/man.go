@@ -59,7 +59,8 @@ func (m *Manual) Man() string {
 	return r.String()
 }
 
-// allGroups returns all groups, each with the flags that any command has in it, and the commands in its title.
+// allGroups returns all groups in their order, each with those of its flags that any command has, and with the names of these commands in
+// its title.
 func (m *Manual) allGroups() []shownGroup {
 	var found []shownGroup
 	commands := map[string][]string{}
@@ -89,16 +90,16 @@ func (m *Manual) allGroups() []shownGroup {
 	return found
 }
 
-// A roff is a page as groff and mandoc read it.
+// A roff is a man page while it is written, in the language that groff and mandoc read.
 type roff struct {
 	strings.Builder
-	isAfterHeading bool // nothing stands below the heading yet
+	isAfterHeading bool // the last line is a heading, below which nothing stands yet
 }
 
-// roffEscaper escapes what roff would take for its own.
+// roffEscaper escapes the characters of a text that roff would not show as they are.
 var roffEscaper = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`)
 
-// writeLine writes a line of text.
+// writeLine writes a line of text, escaped.
 func (r *roff) writeLine(text string) {
 	text = roffEscaper.Replace(text)
 	if strings.HasPrefix(text, ".") {
@@ -108,14 +109,14 @@ func (r *roff) writeLine(text string) {
 	r.isAfterHeading = false
 }
 
-// beginParagraph begins a paragraph; below a heading there is one already.
+// beginParagraph begins a paragraph, unless a heading has just begun one.
 func (r *roff) beginParagraph() {
 	if !r.isAfterHeading {
 		r.writeMacro("PP")
 	}
 }
 
-// writeMacro writes a request with its arguments.
+// writeMacro writes the line that calls a macro, such as .SH, with its arguments in quotes, escaped.
 func (r *roff) writeMacro(name string, arguments ...string) {
 	r.WriteString("." + name)
 	for _, a := range arguments {
@@ -125,6 +126,7 @@ func (r *roff) writeMacro(name string, arguments ...string) {
 	r.isAfterHeading = name == "SH" || name == "SS"
 }
 
+// writeParagraphs writes each text as a paragraph.
 func (r *roff) writeParagraphs(all []string) {
 	for _, p := range all {
 		r.beginParagraph()
@@ -132,6 +134,7 @@ func (r *roff) writeParagraphs(all []string) {
 	}
 }
 
+// writeExamples writes the examples, each with its purpose and, below it, the command line, indented.
 func (r *roff) writeExamples(program string, all []Example) {
 	for _, e := range all {
 		r.beginParagraph()

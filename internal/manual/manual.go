@@ -6,57 +6,71 @@ import "strings"
 
 // A Manual is what there is to say about a program. Its methods change nothing and may be called concurrently.
 type Manual struct {
-	Program        string // its name
-	Summary        string // what it is, in a sentence
-	Version        string // for the man page
-	Examples       []Example
-	Commands       []Command
-	Groups         []Group // all flags, in the order in which they are shown
-	Topics         []Topic
-	Notes          []string // paragraphs that hold for all commands
-	DefaultCommand string   // the command that is meant by arguments that name none
+	Program        string    // the name of the program
+	Summary        string    // what the program is, in a sentence
+	Version        string    // the program's version, for the man page
+	Examples       []Example // examples of the program, for the first page
+	Commands       []Command // all commands, in the order in which they are shown
+	Groups         []Group   // all flags of all commands, in the order in which they are shown
+	Topics         []Topic   // the pages that are about no command
+	Notes          []string  // paragraphs that hold for all commands
+	DefaultCommand string    // the name of the command that is meant by arguments that name none
 }
 
-// A Command is a subcommand.
+// A Command is a subcommand of the program.
 type Command struct {
 	Name           string
-	Summary        string   // in a few words
-	Usage          []string // the lines that may be written, without the program's name
-	Examples       []Example
-	Notes          []string     // paragraphs
-	Flags          []ParsedFlag // that it takes
-	AlsoFlagsOf    []string     // commands whose flags it takes, too: they are named, not shown
-	ArgumentValues []string     // what its argument may be; nil: anything
-	Hidden         bool         // it is for programs: not shown
+	Summary        string       // what it does, in a few words
+	Usage          []string     // the forms in which it may be called, without the program's name
+	Examples       []Example    // examples of this command
+	Notes          []string     // paragraphs about it
+	Flags          []ParsedFlag // all flags that it takes
+	AlsoFlagsOf    []string     // the commands whose flags it takes, too: help names these commands and does not show their flags again
+	ArgumentValues []string     // the words that its argument may be; nil: anything
+	Hidden         bool         // it is for programs, and not shown
 }
 
 // An Example is a line that works as it is written, and what it does.
-type Example struct{ Purpose, CommandLine string }
+type Example struct {
+	Purpose     string // what the line does
+	CommandLine string // the line, without the program's name
+}
 
 // ParsedFlag is what the program's parser of flags knows of a flag.
 type ParsedFlag struct {
-	Name     string // without dashes
-	Short    string // its one letter; "": none
-	Default  string // as one would write it; "": none that need be shown
-	IsSwitch bool   // it takes no value, or one after "=" only
+	Name     string // its name, without dashes
+	Short    string // the letter of its short form; "": it has none
+	Default  string // its default, as one would write it; "": it need not be shown
+	IsSwitch bool   // it takes no value, or one behind "=" only
 }
 
-// A Group is flags that belong together.
+// A Group is flags that belong together, and are shown so.
 type Group struct {
 	Title    string
-	Commands []string // the commands that it is about; nil: all that have the flags
-	Flags    []Flag
-	Notes    []string // paragraphs
+	Commands []string // the names of the commands for which the group is shown; nil: all that have any of its flags
+	Flags    []Flag   // in the order in which they are shown
+	Notes    []string // paragraphs below the flags
 }
 
-// A Flag is a flag as people see it. Value stands for its value: of words with "|" between them, those in small letters are
-// written as they are; FILE and DIR are completed as such; "[=X]" may be left out. Without Text it is for programs and not shown.
-type Flag struct{ Name, Value, Text string }
+// A Flag is a flag as people see it.
+type Flag struct {
+	Name string // its name, without dashes
 
-// A Topic is a page that no command has. Its text is shown as it is.
-type Topic struct{ Name, Summary, Text string }
+	// Value stands for its value in the help. Of words with "|" between them, those in small letters are written as they are; FILE and DIR are
+	// completed as such; "[=X]" may be left out. "": it has no value.
+	Value string
 
-// findCommand returns a command by its name; nil: there is none.
+	Text string // what it does; "": it is for programs, and not shown
+}
+
+// A Topic is a page that is about no command.
+type Topic struct {
+	Name    string // what help calls it
+	Summary string // what it is about, in a few words
+	Text    string // the page, which is shown as it is
+}
+
+// findCommand returns the command with this name; nil: there is none.
 func (m *Manual) findCommand(name string) *Command {
 	for i := range m.Commands {
 		if m.Commands[i].Name == name {
@@ -68,19 +82,19 @@ func (m *Manual) findCommand(name string) *Command {
 
 // shownGroup is a Group with those of its flags that a command has.
 type shownGroup struct {
-	title string
-	flags []shownFlag
-	notes []string
+	title string      // Group.Title
+	flags []shownFlag // in the order of the Group
+	notes []string    // Group.Notes
 }
 
-// shownFlag is all that is known of a flag.
+// shownFlag is all that is known of a flag: what people see, and what the parser knows.
 type shownFlag struct {
 	Flag
-	parsed ParsedFlag
+	parsed ParsedFlag // what the parser knows
 }
 
-// shownGroups returns the flags that a command has, as they are shown. all: also those that another command explains
-// (AlsoFlagsOf).
+// shownGroups returns the groups of flags that are shown for a command, each with those of its flags that the command has. all: also flags that the
+// command shares with one of its AlsoFlagsOf, which are otherwise left out.
 func (m *Manual) shownGroups(c *Command, all bool) []shownGroup {
 	remaining := map[string]ParsedFlag{}
 	for _, k := range c.Flags {
@@ -113,7 +127,7 @@ func (m *Manual) shownGroups(c *Command, all bool) []shownGroup {
 	return found
 }
 
-// appliesTo reports whether a group is about a command.
+// appliesTo reports whether a group may be shown for a command: it is one of Group.Commands, or that is nil.
 func (g *Group) appliesTo(command string) bool {
 	for _, name := range g.Commands {
 		if name == command {
@@ -123,7 +137,8 @@ func (g *Group) appliesTo(command string) bool {
 	return g.Commands == nil
 }
 
-// UngroupedFlags returns the flags that a command has and no Group: there should be none.
+// UngroupedFlags returns the names of the flags that a command has and that are in no Group for it. There should be none; a test
+// checks that.
 func (m *Manual) UngroupedFlags(command string) []string {
 	var missing []string
 	c := m.findCommand(command)
@@ -135,13 +150,13 @@ func (m *Manual) UngroupedFlags(command string) []string {
 	return missing
 }
 
-// IsFlagShown reports whether a flag of a command is one that people are told of.
+// IsFlagShown reports whether the help shows a flag of a command: one without Text, or of no Group, it does not show.
 func (m *Manual) IsFlagShown(command, name string) bool {
 	f, ok := m.findFlag(m.findCommand(command), name)
 	return ok && f.Text != ""
 }
 
-// findFlag returns what the first group that is about a command says of a flag.
+// findFlag returns the flag with this name from the first group for a command that has it; false: none has.
 func (m *Manual) findFlag(c *Command, name string) (Flag, bool) {
 	for i := range m.Groups {
 		if g := &m.Groups[i]; g.appliesTo(c.Name) {
@@ -155,7 +170,7 @@ func (m *Manual) findFlag(c *Command, name string) (Flag, bool) {
 	return Flag{}, false
 }
 
-// choices returns the words that a flag's value may be; nil: any.
+// choices returns the words that a flag's value may be, those in small letters in Value; nil: Value does not list any.
 func (f Flag) choices() []string {
 	var words []string
 	for _, w := range strings.Split(f.Value, "|") {
@@ -166,7 +181,7 @@ func (f Flag) choices() []string {
 	return words
 }
 
-// spec returns the flag as one writes it.
+// spec returns the flag as help shows it, with its short form and what stands for its value: "-e, --env NAME=VALUE".
 func (f shownFlag) spec() string {
 	s := "--" + f.Name
 	if f.parsed.Short != "" {
@@ -178,7 +193,7 @@ func (f shownFlag) spec() string {
 	return s + f.Value
 }
 
-// textWithDefault returns the text of a flag, with its default.
+// textWithDefault returns the Text of a flag, with its default behind it if that is to be shown.
 func (f shownFlag) textWithDefault() string {
 	if f.parsed.Default == "" {
 		return f.Text

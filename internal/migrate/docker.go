@@ -8,17 +8,17 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
-// image matches the image of another program, with its registry, tag and digest.
+// image matches the name of a container image of supergateway or mcp-proxy, with its registry, tag and digest.
 var image = lazyregexp.New(`^(?:[a-z0-9.-]+(?::\d+)?/)?(?:supercorp|supercorp-ai|sparfenyuk)/(supergateway|mcp-proxy)(?::[\w.-]+)?(?:@sha256:\w+)?$`)
 
-// A dockerLine is a line of docker, or podman, that runs another program.
+// A dockerLine is a command line of docker, or podman, that runs the image of another program that carries MCP.
 type dockerLine struct {
-	imageProgram   string   // the program of the image, as findProgram names it
-	options        []string // of docker
-	argsAfterImage []string // behind the image
+	imageProgram   string   // the program in the image: supergateway or mcp-proxy
+	options        []string // the words between "run" and the image
+	argsAfterImage []string // the words behind the image, which are the program's
 }
 
-// parseDocker takes such a line apart; ok is false if it is none.
+// parseDocker takes a command line of docker or podman apart; ok is false if it does not run the image of another program (dockerLine).
 func parseDocker(argv []string) (d dockerLine, ok bool) {
 	if len(argv) < 3 || argv[0] != "docker" && argv[0] != "podman" {
 		return d, false
@@ -33,7 +33,8 @@ func parseDocker(argv []string) (d dockerLine, ok bool) {
 	return dockerLine{image.FindStringSubmatch(argv[at])[1], argv[1:at], argv[at+1:]}, true
 }
 
-// programArgs returns what stands behind the image, with the port that clients of the container use.
+// programArgs returns the arguments of the program in the image, with --port set to the port that docker publishes (-p), if it publishes any:
+// clients use that one.
 func (d dockerLine) programArgs() []string {
 	public := ""
 	for _, value := range d.values("-p", "--publish") {
@@ -66,7 +67,8 @@ func (d dockerLine) programArgs() []string {
 	return slices.Insert(args, 0, "--port", public)
 }
 
-// addDockerSettings adds to a line what docker was told of the program's surroundings.
+// addDockerSettings completes the advice for the program in the image by docker's own options: environment variables become --env, folders and
+// files of variables are left out.
 func (d dockerLine) addDockerSettings(a *Advice) {
 	var env []string
 	for _, value := range d.values("-e", "--env") {
@@ -87,7 +89,7 @@ func (d dockerLine) addDockerSettings(a *Advice) {
 	}
 }
 
-// values returns the values of an option of docker, which has any of the names.
+// values returns the values of an option of docker in the line, however often it is there. names are its forms, such as -e and --env.
 func (d dockerLine) values(names ...string) (values []string) {
 	for i, word := range d.options {
 		for _, name := range names {

@@ -12,19 +12,19 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/trace/redact"
 )
 
-// Advice is what to write for a line of another program.
+// Advice is what to write for a command line of another program.
 type Advice struct {
-	Program  string   // whose line it is; of MixedAdvice: "--x is a flag of PROGRAM"
-	Line     string   // that of mcp-bridge which does the same; values that may be secret are not repeated
-	LeftOut  []string // what Line lacks of the other line, each with the reason
-	PathHint string   // where its clients find mcp-bridge, if that is another path; "": they find it
+	Program  string   // the name of the other program; of MixedAdvice, a sentence: "--x is a flag of PROGRAM"
+	Line     string   // the command line of mcp-bridge that does the same, with "..." for values that may be secret; "": there is none
+	LeftOut  []string // what Line lacks of the other line, each with the reason; without a Line, the advice for each flag
+	PathHint string   // a sentence that says at which path clients of the other program find mcp-bridge; "": at the same
 
-	listensEverywhere bool // the other program listens on all addresses, and Line on this machine's only
-	needsNoInitialize bool // the other program needs no initialize
+	listensEverywhere bool // the other program listens on all addresses, but Line on those of this machine only
+	needsNoInitialize bool // the other program serves clients that send no initialize, but Line does not
 	needsTokens       bool // Line asks clients for tokens, which the other program did not
 }
 
-// String returns the line, and below it what is left, and who can connect.
+// String returns Line and, below it, what was not carried over and what else there is to do, as text for people.
 func (a Advice) String() string {
 	var text strings.Builder
 	text.WriteString(a.Line)
@@ -57,10 +57,10 @@ func (a Advice) String() string {
 	return text.String()
 }
 
-// IsConnect tells if the line is one of connect: the other program was a server over stdio.
+// IsConnect reports whether Line is one of connect: the other program, too, is a server over stdio.
 func (a Advice) IsConnect() bool { return strings.HasPrefix(a.Line, "mcp-bridge connect ") }
 
-// makeTokenCommand adds a token to the file "tokens".
+// makeTokenCommand is a line for a shell that adds a new token to the file "tokens". Advice shows it.
 const makeTokenCommand = `(umask 077; echo "me $(openssl rand -hex 32)" >>tokens)`
 
 // SupergatewayAdvice returns what to write for a line of supergateway. args are what stands after the program's name. ok is false
@@ -108,16 +108,16 @@ func SupergatewayAdvice(args []string) (a Advice, ok bool) {
 	return a, true
 }
 
-// A supergatewayLine is what a line of supergateway has.
+// A supergatewayLine is a command line of supergateway, taken apart.
 type supergatewayLine struct {
-	flags      []givenFlag // in their order
+	flags      []givenFlag // in the order of the line
 	strayWords int         // how many words belong to no flag
 }
 
-// A givenFlag is a flag with its values.
+// A givenFlag is a flag of a command line of another program, with its values.
 type givenFlag struct {
-	name   string // as it is written, without dashes
-	values []string
+	name   string   // as the line spells it, without dashes
+	values []string // the words that are its values; none: it has no value there
 }
 
 // parseSupergateway finds the flags of a line of supergateway, each with the values that follow it.
@@ -153,12 +153,12 @@ func maxValues(name string) int {
 	return 1
 }
 
-// has reports whether a flag is given.
+// has reports whether the line has a flag, however its name is spelled.
 func (o supergatewayLine) has(name string) bool {
 	return slices.ContainsFunc(o.flags, func(x givenFlag) bool { return normalizedName(x.name) == normalizedName(name) })
 }
 
-// lastValue returns the value that counts; "": there is none.
+// lastValue returns the value of a flag that counts if it is there several times: the last one. "": it is not there, or has no value.
 func (o supergatewayLine) lastValue(name string) string {
 	value := ""
 	for _, x := range o.flags {
@@ -169,8 +169,9 @@ func (o supergatewayLine) lastValue(name string) string {
 	return value
 }
 
-// bridgeFlags returns the flags of mcp-bridge for a flag of supergateway. There are none for a flag that says what is bridged. serve: they are
-// for serve, else for connect. remote: a remote server is bridged, else a command. reason says why there are none if something is lost.
+// bridgeFlags returns the flags of mcp-bridge, with their values, for a flag of supergateway. There are none for a flag that says what is
+// bridged. serve: they are for serve, else for connect. remote: a remote server is bridged, else a command. reason says what is lost, and why;
+// "": nothing.
 func (x givenFlag) bridgeFlags(serve, remote bool) (flags []string, reason string) {
 	switch name := normalizedName(x.name); name {
 	case "stdio", "sse", "streamablehttp", "outputtransport", "stateful":
@@ -200,7 +201,7 @@ func (x givenFlag) bridgeFlags(serve, remote bool) (flags []string, reason strin
 	return nil, "no flag of supergateway is known by this name"
 }
 
-// listenFlags is ours for a flag that is about clients over the network. name is the flag's, normalized.
+// listenFlags is the part of bridgeFlags for flags of supergateway that are about clients over the network. name is the flag's, normalized.
 func (x givenFlag) listenFlags(name string) (flags []string, reason string) {
 	switch name {
 	case "port":
@@ -226,19 +227,18 @@ func (x givenFlag) listenFlags(name string) (flags []string, reason string) {
 	return nil, f.reason()
 }
 
-// mayBeSecret matches names whose values may be secrets. isSensitive asks it about the names that redact.IsSensitive does not
-// know. Advice shows "..." in place of such a value.
+// mayBeSecret matches names whose values may be secrets, beside those that redact.IsSensitive knows.
 var mayBeSecret = lazyregexp.New(`(?i)key|token|secret|pass|auth|cred`)
 
-// isSensitive reports whether the name of a header, flag or variable may tell that its value is a secret. It takes more for secrets than
-// a trace does, which would lose what somebody looks for: who reads advice knows the values that it leaves out.
+// isSensitive reports whether the value of a header, flag or variable with this name may be a secret, which advice must not show. It takes more
+// for secrets than a trace does: who reads advice knows the values that it leaves out, but a trace would lose what somebody looks for.
 func isSensitive(name string) bool { return redact.IsSensitive(name) || mayBeSecret.MatchString(name) }
 
-// withoutSecret returns a URL without what may be secret in it.
+// withoutSecret returns a URL with "..." in place of what may be secret in it.
 func withoutSecret(addr string) string { return printable.RedactURL(addr, "...") }
 
-// splitCommand splits a command as a shell would that knows no variables, and masks what may be secret. Commands that need more of a shell
-// match needsShell.
+// splitCommand splits a command into words as a shell would that knows no variables, with "..." in place of what may be secret. It is not
+// for commands that need more of a shell (needsShell).
 func splitCommand(command string) []string {
 	var found []string
 	before := ""
@@ -249,7 +249,8 @@ func splitCommand(command string) []string {
 	return found
 }
 
-// splitShellWords takes the quotes and backslashes of a shell away from words. A quote that is not closed ends with the command.
+// splitShellWords splits a command into words, as a shell does, without its quotes and backslashes. A quote that is not closed ends with the
+// command.
 func splitShellWords(command string) []string {
 	var found []string
 	var current []rune // of the word that has begun
@@ -282,14 +283,14 @@ func splitShellWords(command string) []string {
 	return found
 }
 
-// unquoted returns a word without its quotes.
+// unquoted returns a word without any quotes in it.
 func unquoted(w string) string { return strings.NewReplacer(`"`, "", `'`, "").Replace(w) }
 
-// variableValue matches the value of a header that is a variable, perhaps behind the name of a scheme.
+// variableValue matches the value of a header that is a variable, perhaps behind the name of a scheme: "Bearer ${TOKEN}". It has no secret.
 var variableValue = lazyregexp.New(`^(?:[A-Za-z]+ +)?\$\{\w+\}$`)
 
-// shownHeader returns a header as it is given to a flag, "Name: value", without its value unless that is a variable's. A
-// Bearer token is taken from a variable: as an argument, everybody on the machine could see it.
+// shownHeader returns a header for the flag --header, "Name: value", with "..." as its value unless that is a variable. A Bearer token becomes
+// the variable TOKEN: as an argument, everybody on the machine could see it.
 func shownHeader(header string) string {
 	name, value, _ := strings.Cut(header, ":")
 	value = strings.TrimSpace(value)
@@ -304,7 +305,8 @@ func shownHeader(header string) string {
 	return strings.TrimSpace(name) + ": " + value
 }
 
-// maskSecret returns a word, text, without what may be secret in it. before is the word in front of it, perhaps the flag whose value it is.
+// maskSecret returns text, a word of a command line, with "..." in place of what may be secret in it. before is the word in front of it,
+// perhaps the flag whose value it is.
 func maskSecret(before, text string) string {
 	name, _, given := strings.Cut(text, "=")
 	header, _, isHeader := strings.Cut(text, ":") // such as Authorization: Bearer x
@@ -327,10 +329,10 @@ func maskSecret(before, text string) string {
 // takes for more than a word, or a variable inside of double ones.
 var needsShell = lazyregexp.New(`^\s*[A-Za-z_]\w*=|^(?:[^'"]|'[^']*'|"[^"]*")*(?:[|&;<>()*$` + "`" + `]|\s~|"[^"]*[$` + "`" + `])`)
 
-// shellWord matches a word of a command for a shell, with its quotes.
+// shellWord matches one word of a command for a shell, with its quotes.
 var shellWord = lazyregexp.New(`(?:"[^"]*"|'[^']*'|[^\s"'|&;<>()])+`)
 
-// withoutSecrets returns a command for a shell without what may be secret in it.
+// withoutSecrets returns a command for a shell with "..." in place of what may be secret in it. All else stays as it is written.
 func withoutSecrets(command string) string {
 	before := ""
 	return shellWord.ReplaceAllStringFunc(command, func(w string) string {

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// A peerFlag is one of another program.
+// A peerFlag is a flag of another program that mcp-bridge does not have.
 type peerFlag struct {
-	name    string // as its manual spells it, without dashes
-	program string
+	name    string // as the manual of the program spells it, without dashes
+	program string // the name of the program
 	advice  string // what to write instead
 }
 
@@ -25,7 +25,7 @@ func FlagAdvice(name string) (advice string, ok bool) {
 	return fmt.Sprintf("--%s is a flag of %s: %s", f.name, f.program, f.advice), true
 }
 
-// findFlag returns the flag of another program that has a name, however that is spelled.
+// findFlag returns the one of peerFlags with this name, which may be spelled with or without hyphens and capitals; false: there is none.
 func findFlag(name string) (f peerFlag, ok bool) {
 	want := normalizedName(name)
 	for _, f := range peerFlags {
@@ -36,7 +36,7 @@ func findFlag(name string) (f peerFlag, ok bool) {
 	return peerFlag{}, false
 }
 
-// reason says why nothing takes the place of the flag in a line of mcp-bridge.
+// reason returns the flag's advice as the reason why the flag was left out of a line of mcp-bridge.
 func (f peerFlag) reason() string { return strings.TrimPrefix(f.advice, "leave it out: ") }
 
 // findProgram returns the name of another program whose lines mcp-bridge takes over, if a command line begins with it, perhaps
@@ -69,16 +69,16 @@ func findProgram(argv []string) (name string, rest []string, ok bool) {
 	return "", nil, false
 }
 
-// A packageSource is where a program comes from: there are two by the name of mcp-proxy.
+// A packageSource is the registry that a program comes from: there are two programs by the name of mcp-proxy.
 type packageSource int
 
 const (
-	unknownSource packageSource = iota
-	fromNPM
-	fromPyPI
+	unknownSource packageSource = iota // it is not known where the program comes from
+	fromNPM                            // the program comes from npm
+	fromPyPI                           // the program comes from PyPI
 )
 
-// sourceOf returns where a program comes from that the first word of a line runs.
+// sourceOf returns where a program comes from that launcher, the first word of a command line, such as npx, runs.
 func sourceOf(launcher string) packageSource {
 	switch launcher {
 	case "npx", "bunx", "npm", "pnpm", "yarn":
@@ -89,8 +89,8 @@ func sourceOf(launcher string) packageSource {
 	return unknownSource
 }
 
-// AdviceFor returns what to write for a command line that begins with another program, as findProgram finds it. a.Line is empty if
-// its arguments are no line of that program.
+// AdviceFor returns what to write for a command line that runs another program that carries MCP, directly, with npx or the like, or in a
+// container. ok is false if it runs none. a.Line is empty if the arguments of the program are not understood.
 func AdviceFor(argv []string) (program string, a Advice, ok bool) {
 	program, rest, ok := findProgram(argv)
 	if !ok {
@@ -114,23 +114,23 @@ func FlagNames() []string {
 	return names
 }
 
-// normalizedName is a name without what programs spell in different ways.
+// normalizedName returns the name of a flag without what programs spell in different ways: without hyphens and underscores, and in lower case.
 func normalizedName(name string) string {
 	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))
 }
 
-// The programs.
+// The names of the other programs that the package knows.
 const (
 	supergateway = "supergateway"
 	mcpProxy     = "mcp-proxy"
 	mcpRemote    = "mcp-remote"
 	websocketd   = "websocketd"
-	mcpInspector = "the MCP inspector"
+	mcpInspector = "the MCP inspector" // what advice calls the program
 
-	inspectorPackage = "@modelcontextprotocol/inspector"
+	inspectorPackage = "@modelcontextprotocol/inspector" // what the MCP inspector is called in a command line
 )
 
-// peerFlags are those that mcp-bridge does not have, from the manuals of supergateway 3.4, mcp-proxy of npm 6.7 and of
+// peerFlags are the flags of other programs that mcp-bridge does not have, from the manuals of supergateway 3.4, mcp-proxy of npm 6.7 and of
 // PyPI 0.10, mcp-remote 0.15, websocketd 0.4 and the MCP inspector 0.17. See SupergatewayAdvice for those that say what is bridged.
 var peerFlags = []peerFlag{
 	{"stdio", supergateway, `write the command after "--": mcp-bridge serve -- COMMAND ARGS`},

@@ -7,15 +7,15 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
-// A Command is one of mcp-bridge that bridges: serve or connect.
+// A Command is a command of mcp-bridge that bridges: serve or connect.
 type Command struct {
-	Name       string
-	LookupFlag func(name string) (known, alone bool) // known: it is a flag of the command; alone: no value follows it
+	Name       string                                // serve or connect
+	LookupFlag func(name string) (known, alone bool) // known: the command has a flag of this name; alone: no value follows the flag
 }
 
-// MixedAdvice returns what to write for arguments of command in which flags of other programs stand among our own. other is the
-// other command that bridges. ok is false if there are no such flags. It answers all of them at once. If it cannot be told what is
-// bridged, a.Line is empty, and a.LeftOut has the advice for each flag.
+// MixedAdvice returns what to write for arguments of command in which flags of other programs stand among our own. other is serve if
+// command is connect, and the reverse. ok is false if there are no such flags. If it cannot be told which server is meant, a.Line is
+// empty, and a.LeftOut has the advice for each flag.
 func MixedAdvice(command, other Command, args []string) (a Advice, ok bool) {
 	var foreign, programs []string
 	for _, word := range args {
@@ -56,7 +56,7 @@ func MixedAdvice(command, other Command, args []string) (a Advice, ok bool) {
 	return a, true
 }
 
-// FlagsText returns the advice of MixedAdvice as text.
+// FlagsText returns the advice of MixedAdvice as text for people: which flags are of other programs, and what to write.
 func (a Advice) FlagsText() string {
 	if a.Line == "" {
 		return a.Program + ":\n" + strings.Join(a.LeftOut, "\n")
@@ -64,7 +64,7 @@ func (a Advice) FlagsText() string {
 	return a.Program + "; write " + a.String()
 }
 
-// joinWords joins words as a sentence does.
+// joinWords joins words as a sentence does: "a, b and c". There must be at least one.
 func joinWords(words []string) string {
 	if n := len(words); n > 1 {
 		return strings.Join(words[:n-1], ", ") + " and " + words[n-1]
@@ -72,7 +72,8 @@ func joinWords(words []string) string {
 	return words[0]
 }
 
-// newMixedScanner returns what takes arguments apart that have flags of the commands and of other programs. A flag of ours is ours.
+// newMixedScanner returns a lineScanner for arguments that have flags of command, of other, and of other programs. Where a flag of ours and one of
+// another program have the same name, it is taken as ours.
 func newMixedScanner(command, other Command) lineScanner {
 	return lineScanner{countValues: func(name string, after []string) (words int, known bool) {
 		words, known = countValuesOf(mcpRemote, name)
@@ -90,7 +91,8 @@ func newMixedScanner(command, other Command) lineScanner {
 	}}
 }
 
-// isNameValuePair tells if a flag with a name and a value has them in two words, as mcp-proxy takes them.
+// isNameValuePair reports whether a flag for a header or a variable has the name and the value in two words, as mcp-proxy takes them, and not
+// in one. after are the words behind the flag.
 func isNameValuePair(flag string, after []string) bool {
 	switch {
 	case len(after) < 2:
@@ -103,7 +105,8 @@ func isNameValuePair(flag string, after []string) bool {
 	return false
 }
 
-// completeMixed completes the advice: the line of mcp-bridge, and what it does not have.
+// completeMixed sets the Line of MixedAdvice's advice, the command line of mcp-bridge, and LeftOut, the flags that it does not have. The line may
+// be one of other, if command cannot do it.
 func (p peerLine) completeMixed(command, other Command, a *Advice) {
 	isRemote := p.isRemote()
 	if command.Name == "connect" && (!isRemote || slices.ContainsFunc(p.flags, func(x givenFlag) bool {

@@ -12,14 +12,15 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
-// equivalent is a flag of another program that mcp-bridge has, perhaps by another name.
+// equivalent is what stands for a flag of another program in command lines of mcp-bridge: flags with their dashes, and with their value
+// if that is fixed.
 type equivalent struct {
-	// Our flags for the commands serve and connect: with their dashes, and with their value if that is fixed; "": the command has none.
-	serve, connect string
+	serve   string // what stands for it in a line of serve; "": serve has no such flag
+	connect string // what stands for it in a line of connect; "": connect has no such flag
 }
 
-// equivalentFlags are, by their normalized names, the flags that lines of mcp-proxy, mcp-remote and websocketd keep. The inspector's
-// become those of doctor.
+// equivalentFlags are the flags of mcp-proxy, mcp-remote and websocketd that mcp-bridge has, too, perhaps by other names. The keys are
+// normalized names.
 var equivalentFlags = map[string]equivalent{
 	"port": {serve: "--port"}, "host": {serve: "--host", connect: "--redirect-host"}, "address": {serve: "--host"},
 	"alloworigin": {serve: "--allow-origin"}, "origin": {serve: "--allow-origin"}, "cwd": {serve: "--cwd"},
@@ -33,18 +34,19 @@ var equivalentFlags = map[string]equivalent{
 	"config": {serve: "--config"}, "clientid": {connect: "--client-id"}, "disableresourceparameter": {connect: "--resource off"}, "clientcredentials": {connect: "--auth client-credentials"},
 }
 
-// flagsWithoutValue are the flags, by their normalized names, that no value follows.
+// flagsWithoutValue are the normalized names of those flags of other programs that no value follows.
 var flagsWithoutValue = []string{"debug", "nodebug", "allowhttp", "enableproxy", "silent", "stateless", "nostateless", "shell", "tunnel", "nomodern",
 	"modern", "eventstore", "noeventstore", "passenvironment", "nopassenvironment", "verifyssl", "noverifyssl", "ssl", "sameorigin", "devconsole", "keepalive",
 	"disableresourceparameter", "clientcredentials", "devicecode", "cli"}
 
-// timeFlag is a flag of another program whose value is a number without a unit.
+// timeFlag is what stands for a flag of another program whose value is a time as a number without a unit. Our flags have the unit in the value.
 type timeFlag struct {
 	equivalent
-	unit time.Duration // of the number
+	unit time.Duration // the unit of the other program's number
 }
 
-// timeFlags are those flags, by their normalized names. Ours take the unit with the number; of two, both get the time.
+// timeFlags are the flags of other programs whose value is a time, by normalized names. Where two flags of ours stand for one, both get the
+// time.
 var timeFlags = map[string]timeFlag{
 	"authtimeout":             {equivalent{connect: "--auth-wait"}, time.Second},
 	"connectiontimeout":       {equivalent{connect: "--connect-timeout"}, time.Millisecond},
@@ -55,7 +57,8 @@ var timeFlags = map[string]timeFlag{
 	"closems":                 {equivalent{serve: "--term-wait --kill-wait"}, time.Millisecond},
 }
 
-// equivalentFlags returns the flags of a command of mcp-bridge for a value; nil: it has none, or the value is no number.
+// equivalentFlags returns the flags of a command of mcp-bridge, with their values, for the flag with this value; nil: the command has none, or
+// the value is no time above 0.
 func (t timeFlag) equivalentFlags(command, value string) (flags []string) {
 	ours := t.serve
 	if command == "connect" {
@@ -71,7 +74,7 @@ func (t timeFlag) equivalentFlags(command, value string) (flags []string) {
 	return flags
 }
 
-// reason says why a command of mcp-bridge has no flag for a value.
+// reason returns why equivalentFlags returns no flags for this command and value, and what to write.
 func (t timeFlag) reason(command, value string) string {
 	wait, ok := withUnit(value, t.unit)
 	ours, _, _ := strings.Cut(t.serve, " ")
@@ -87,7 +90,8 @@ func (t timeFlag) reason(command, value string) string {
 	return command + " has no such flag"
 }
 
-// withUnit returns a number of units as the flags of mcp-bridge take a time; one that has its unit stays.
+// withUnit returns a number of units, such as 1500 milliseconds, as the flags of mcp-bridge take a time: "1500ms". A time that has its
+// unit already stays as it is. ok is false if it is no time above 0.
 func withUnit(number string, unit time.Duration) (wait string, ok bool) {
 	if d, err := time.ParseDuration(number); err == nil && d > 0 {
 		return number, true
@@ -103,8 +107,8 @@ func withUnit(number string, unit time.Duration) (wait string, ok bool) {
 	}
 }
 
-// peerAdvice returns what to write for a line of a program that findProgram has found, of which args stand behind its name. ok is
-// false if args are no line of it.
+// peerAdvice returns what to write for a command line of another program. program is its name, as findProgram returns it, args are the words
+// behind it, and source is where it comes from. ok is false if args are not understood.
 func peerAdvice(program string, args []string, source packageSource) (a Advice, ok bool) {
 	if program == supergateway {
 		return SupergatewayAdvice(args)
@@ -148,8 +152,8 @@ func peerAdvice(program string, args []string, source packageSource) (a Advice, 
 	return a, true
 }
 
-// withCommand returns a line of serve with the command behind it. If --shell is left over, the command is one word for the
-// shell, and --shell is carried over by that.
+// withCommand returns line, a command line of serve, with "--" and p's command behind it, without secrets. If a.LeftOut has --shell, the command
+// is one word for a shell: it is run by sh -c, and --shell is taken out of a.LeftOut.
 func (p peerLine) withCommand(line []string, a *Advice) []string {
 	line = append(line, "--")
 	shell := slices.IndexFunc(a.LeftOut, func(l string) bool { return strings.HasPrefix(l, "--shell ") })
@@ -160,7 +164,8 @@ func (p peerLine) withCommand(line []string, a *Advice) []string {
 	return append(line, "sh", "-c", withoutSecrets(p.target[0]))
 }
 
-// configFileAdvice returns what to write for a line whose servers are named, or in a file. ok is false if it has none of these.
+// configFileAdvice returns what to write for a line of mcp-proxy whose servers have names (--named-server), or are in a file: serve --config. ok
+// is false if it is no such line.
 func (p peerLine) configFileAdvice(program string) (a Advice, ok bool) {
 	if program != mcpProxy || !p.hasNamedServers() {
 		return Advice{}, false
@@ -200,8 +205,8 @@ func (p peerLine) configFileAdvice(program string) (a Advice, ok bool) {
 	return Advice{Program: program, Line: printable.ShellCommand(line...), LeftOut: left, needsTokens: public}, true
 }
 
-// addTokenFile adds tokens to a line of serve whose address other machines reach: serve refuses it without. needsTokens is false if the
-// line says itself who may come in, or needs nothing.
+// addTokenFile returns a line of mcp-bridge with "--token-file tokens" added, if it is one of serve at an address that other machines reach,
+// which serve refuses without tokens. needsTokens is false if nothing was added: the line says itself who may come in, or need not.
 func addTokenFile(line []string) (_ []string, needsTokens bool) {
 	for i, word := range line {
 		switch {
@@ -221,48 +226,49 @@ func addTokenFile(line []string) (_ []string, needsTokens bool) {
 	return append(line, "--token-file", "tokens"), true
 }
 
-// isLoopback tells if only programs of this machine reach a host.
+// isLoopback reports whether a host is this machine itself, which no other machine reaches: localhost or a loopback address.
 func isLoopback(host string) bool {
 	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-// hasNamedServers tells if servers of a line are named, or in a file.
+// hasNamedServers reports whether the line, one of mcp-proxy, names servers (--named-server), or a file of them.
 func (p peerLine) hasNamedServers() bool {
 	return slices.ContainsFunc(p.flags, func(x givenFlag) bool {
 		return slices.Contains([]string{"namedserver", "namedserverconfig"}, normalizedName(x.name))
 	})
 }
 
-// passesEnvironment tells if a line of mcp-proxy gives the command the whole environment.
+// passesEnvironment reports whether the line, one of mcp-proxy, gives the command the whole environment (--pass-environment).
 func (p peerLine) passesEnvironment() bool {
 	return slices.ContainsFunc(p.flags, func(x givenFlag) bool { return normalizedName(x.name) == "passenvironment" })
 }
 
-// isNPMProxy tells if a line of mcp-proxy has flags that only the one of npm has. Those of PyPI are in lower case.
+// isNPMProxy reports whether the line, one of mcp-proxy, has flags that only the mcp-proxy of npm has. All flags of that of PyPI are in lower
+// case.
 func (p peerLine) isNPMProxy() bool {
 	return slices.ContainsFunc(p.flags, func(x givenFlag) bool {
 		return len(x.name) > 1 && x.name != strings.ToLower(x.name) || slices.Contains([]string{"server", "endpoint", "shell", "tunnel"}, x.name)
 	})
 }
 
-// isRemote tells if a line has the URL of a server.
+// isRemote reports whether the line names the server by a URL; false: by a command, or not at all.
 func (p peerLine) isRemote() bool { return len(p.target) > 0 && strings.Contains(p.target[0], "://") }
 
-// A peerLine is a line of another program than supergateway, taken apart.
+// A peerLine is a command line of another program than supergateway, taken apart.
 type peerLine struct {
-	flags  []givenFlag
-	target []string // the command, or the URL and the words that belong to no flag
+	flags  []givenFlag // in the order of the line
+	target []string    // the words that belong to no flag: a command, or a URL first; nil: none
 }
 
-// A lineScanner takes lines of one kind apart.
+// A lineScanner takes command lines of one program apart.
 type lineScanner struct {
-	countValues       func(name string, after []string) (words int, known bool) // how many of the words after a flag are its value; known is false if the flag is not known
-	flagsAfterCommand bool                                                      // flags may follow a command, too
+	countValues       func(name string, after []string) (words int, known bool) // returns how many of the words after a flag are its value; known is false if the program has no such flag
+	flagsAfterCommand bool                                                      // flags of the program may stand behind a command, too; behind a URL they always may
 }
 
-// scan takes a line apart. Flags may follow a URL. ok is false if a word may be the value of a flag that is not known: it may be
-// secret, or the command.
+// scan takes a command line apart; args are the words behind the name of the program. ok is false if it has a flag that is not known, and the
+// word behind it may be its value or the command.
 func (s lineScanner) scan(args []string) (p peerLine, ok bool) {
 	for i := 0; i < len(args); i++ {
 		word := args[i]
@@ -295,7 +301,7 @@ func (s lineScanner) scan(args []string) (p peerLine, ok bool) {
 	return p, true
 }
 
-// newScanner returns what takes lines of another program than supergateway apart.
+// newScanner returns the lineScanner for a program other than supergateway.
 func newScanner(program string) lineScanner {
 	return lineScanner{
 		countValues:       func(name string, _ []string) (int, bool) { return countValuesOf(program, name) },
@@ -303,7 +309,7 @@ func newScanner(program string) lineScanner {
 	}
 }
 
-// countValuesOf returns how many words follow a flag as its value. known is false if that is not known.
+// countValuesOf returns how many words follow a flag of a program as its value. known is false if the flag is not known.
 func countValuesOf(program, name string) (words int, known bool) {
 	normal := normalizedName(name)
 	_, taken := equivalentFlags[normal]
@@ -320,7 +326,8 @@ func countValuesOf(program, name string) (words int, known bool) {
 	return 0, false
 }
 
-// bridgeFlagsOf returns the flags of a command of mcp-bridge for one of another program.
+// bridgeFlagsOf returns the flags of a command of mcp-bridge (serve, connect or doctor) for a flag of another program, with their values, but
+// without secrets. nil: the command has none.
 func (x givenFlag) bridgeFlagsOf(command string) []string {
 	name := normalizedName(x.name)
 	if slices.Contains([]string{"h", "header", "headers"}, name) && command == "connect" && len(x.values) > 0 {
@@ -346,7 +353,7 @@ func (x givenFlag) bridgeFlagsOf(command string) []string {
 	return append(flags, WithoutSecrets(x.values)...)
 }
 
-// leftOut returns the flags that a command of mcp-bridge does not have, each with the reason.
+// leftOut returns the flags of the line that a command of mcp-bridge does not have, each with the reason.
 func (p peerLine) leftOut(command string) []string {
 	var all []string
 	for _, x := range p.flags {
@@ -375,7 +382,7 @@ func (p peerLine) leftOut(command string) []string {
 	return all
 }
 
-// doctorLine is the line for one of the inspector.
+// doctorLine returns the command line of doctor for one of the MCP inspector. remote: the server is a URL, else a command.
 func (p peerLine) doctorLine(remote bool) string {
 	line := []string{"mcp-bridge", "doctor"}
 	var tool, arguments string
@@ -399,7 +406,7 @@ func (p peerLine) doctorLine(remote bool) string {
 	return printable.ShellCommand(append(line, withoutSecret(p.target[0]))...)
 }
 
-// isPort tells if a word is the number of a port.
+// isPort reports whether a word is the number of a port.
 func isPort(word string) bool {
 	_, err := strconv.ParseUint(word, 10, 16)
 	return err == nil

@@ -12,7 +12,7 @@ import (
 	"github.com/tailscale/hujson"
 )
 
-// What keeps a server from being wrapped or unwrapped.
+// Errors of Wrap and Unwrap: what keeps a server from being wrapped or unwrapped.
 var (
 	ErrNoServer       = errors.New("there is no such server")
 	ErrAlreadyWrapped = errors.New("the server is wrapped already")
@@ -21,11 +21,10 @@ var (
 	ErrIsBridge       = errors.New("the server is mcp-bridge already, and \"mcp-bridge trace\" shows what passes without a second one in front")
 )
 
-// RemoteExample is what a client's file has for a remote server that is reached through the bridge.
+// RemoteExample is what to write into a client's configuration, in place of a URL, for a remote server that is reached through the bridge.
 const RemoteExample = `"command": "mcp-bridge", "args": ["connect", "URL"]`
 
-// maxBrackets bounds the objects and arrays of a file, and so how deep they are nested: the
-// parser recurses.
+// maxBrackets is how many objects and arrays a configuration may have. So it also bounds how deeply they are nested: the parser recurses.
 const maxBrackets = 50_000
 
 // serverContainers are the members under which clients keep their servers.
@@ -76,8 +75,8 @@ func Wrap(text []byte, name, bridge string) ([]byte, error) {
 	return e.apply()
 }
 
-// Unwrap takes out what Wrap has put in. Other arguments that somebody has added for the bridge are
-// taken out with it.
+// Unwrap returns the text of a client's configuration without what Wrap has put in front of one server's command. Other arguments that
+// somebody has added for the bridge are taken out, too.
 func Unwrap(text []byte, name string) ([]byte, error) {
 	if rest, marked := bytes.CutPrefix(text, []byte(byteOrderMark)); marked {
 		out, err := Unwrap(rest, name)
@@ -134,7 +133,7 @@ func parse(text []byte) (root hujson.Value, err error) {
 	return root, nil
 }
 
-// findServers finds the object that has the servers.
+// findServers returns the object in a client's configuration that has the servers.
 func findServers(text []byte) (*hujson.Object, error) {
 	root, err := parse(text)
 	if err != nil {
@@ -160,7 +159,7 @@ func findServers(text []byte) (*hujson.Object, error) {
 	return nil, fmt.Errorf("it has none of the members %s", strings.Join(serverContainers, ", "))
 }
 
-// findMember returns the value of a key; nil: there is none.
+// findMember returns the value of a key of o; nil: there is none. It is an error if the key stands there twice.
 func findMember(o *hujson.Object, key string) (found *hujson.Value, err error) {
 	for i := range o.Members {
 		m := &o.Members[i]
@@ -175,21 +174,24 @@ func findMember(o *hujson.Object, key string) (found *hujson.Value, err error) {
 	return found, nil
 }
 
-// serverEditor is a text and one server in it.
+// serverEditor collects edits of one server in the text of a client's configuration.
 type serverEditor struct {
-	text    []byte
-	server  *hujson.Object
-	command *hujson.Value // a string
-	args    *hujson.Value // nil: there are none
-	edits   []edit
+	text    []byte         // the text before the edits
+	server  *hujson.Object // the server in the text
+	command *hujson.Value  // its command, a string
+	args    *hujson.Value  // its args, an array of strings; nil: it has none
+	edits   []edit         // what is to be changed; apply does it
 }
 
-// An edit puts text in the place of the bytes between two offsets.
+// An edit puts other text in the place of some bytes of a text.
 type edit struct {
-	from, to int
-	text     []byte
+	from int    // the offset of the first byte to replace
+	to   int    // the offset behind the last byte to replace; from: text is only put in
+	text []byte // what is put there; nil: the bytes are only taken out
 }
 
+// newServerEditor finds the server with this name in the text of a client's configuration. It is an error if there is none
+// (ErrNoServer), if it has no command (ErrRemote), or if command and args have wrong types.
 func newServerEditor(text []byte, name string) (*serverEditor, error) {
 	e := &serverEditor{text: text}
 	all, err := findServers(text)
@@ -229,7 +231,7 @@ func newServerEditor(text []byte, name string) (*serverEditor, error) {
 	return e, nil
 }
 
-// isWrapped reports whether the server is run by mcp-bridge connect.
+// isWrapped reports whether the server is run by "mcp-bridge connect ... -- COMMAND", as Wrap writes it.
 func (e *serverEditor) isWrapped() bool {
 	if e.args == nil {
 		return false
@@ -239,13 +241,13 @@ func (e *serverEditor) isWrapped() bool {
 	return e.isBridge() && at > 0 && at < len(all)-1 && isString(all[0], "connect")
 }
 
-// isBridge reports whether the server's program is mcp-bridge.
+// isBridge reports whether the server's command is mcp-bridge, by its name.
 func (e *serverEditor) isBridge() bool {
 	program := stringOf(*e.command)
 	return strings.HasPrefix(program[strings.LastIndexAny(program, `/\`)+1:], "mcp-bridge")
 }
 
-// isDemo reports whether mcp-bridge is the server itself, and no bridge.
+// isDemo reports whether the server's first argument is "demo": then mcp-bridge is the server itself, and no bridge.
 func (e *serverEditor) isDemo() bool {
 	if e.args == nil {
 		return false
@@ -254,13 +256,16 @@ func (e *serverEditor) isDemo() bool {
 	return len(all) > 0 && isString(all[0], "demo")
 }
 
+// rawText returns a value as it stands in the text.
 func (e *serverEditor) rawText(v *hujson.Value) []byte { return e.text[v.StartOffset:v.EndOffset] }
 
+// addEdit has text put in the place of the bytes from the offset from to the offset to.
 func (e *serverEditor) addEdit(from, to int, text []byte) {
 	e.edits = append(e.edits, edit{from, to, text})
 }
 
-// removeArgs takes out the member args, with the comma in front of it; without one, with the comma behind.
+// removeArgs has the key "args" of the server taken out with its value and the comma in front of it; if it is the first key, with the
+// comma behind it.
 func (e *serverEditor) removeArgs() {
 	at := slices.IndexFunc(e.server.Members, func(m hujson.ObjectMember) bool { return isString(m.Name, "args") })
 	name, end := e.server.Members[at].Name, e.args.EndOffset
@@ -272,7 +277,7 @@ func (e *serverEditor) removeArgs() {
 	e.addEdit(name.StartOffset, end+len(e.args.AfterExtra)+1, nil) // command follows
 }
 
-// apply makes the edits, and looks whether the result can be read.
+// apply returns the text with all edits made. It is an error if the result cannot be parsed.
 func (e *serverEditor) apply() ([]byte, error) {
 	slices.SortFunc(e.edits, func(a, b edit) int { return a.from - b.from })
 	var out []byte
@@ -288,7 +293,7 @@ func (e *serverEditor) apply() ([]byte, error) {
 	return out, nil
 }
 
-// jsonStringList returns strings as JSON, with commas.
+// jsonStringList returns strings as JSON, with commas between them and no brackets.
 func jsonStringList(all ...string) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -303,6 +308,7 @@ func jsonStringList(all ...string) []byte {
 	return b.Bytes()
 }
 
+// stringOf returns a value that is a string; "": it is none.
 func stringOf(v hujson.Value) string {
 	if l, ok := v.Value.(hujson.Literal); ok && l.Kind() == '"' {
 		return l.String()
@@ -310,6 +316,7 @@ func stringOf(v hujson.Value) string {
 	return ""
 }
 
+// isString reports whether a value is the string want.
 func isString(v hujson.Value, want string) bool {
 	l, ok := v.Value.(hujson.Literal)
 	return ok && l.Kind() == '"' && l.String() == want

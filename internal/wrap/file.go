@@ -11,17 +11,18 @@ import (
 	"time"
 )
 
-// maxFileSize is how large a configuration may be, in bytes.
+// maxFileSize is how large a client's configuration file may be, in bytes.
 const maxFileSize = 16 << 20
 
 // Client is a desktop client whose configuration is at a known place.
 type Client struct {
-	ID   string // as --client names it
-	Name string
-	File string
+	ID   string // what --client calls it, such as "claude"
+	Name string // its name for people
+	File string // the path of its configuration
 }
 
-// KnownClients returns those that are known, with their files for this user.
+// KnownClients returns the desktop clients that are known, with the paths of their configurations for this user, whether or not there
+// are such files.
 func KnownClients() ([]Client, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -38,8 +39,8 @@ func KnownClients() ([]Client, error) {
 	}, nil
 }
 
-// CommandsOnlyClient returns the name of the client whose configuration a file is, if that client knows no server with a URL, and
-// passes over those in the file; "" if it is no such file.
+// CommandsOnlyClient returns the name of the client whose configuration a file is, by the name of the file, if that client passes over
+// servers with a URL, as it knows only those with a command; "": it is no such file.
 func CommandsOnlyClient(file string) string {
 	if filepath.Base(file) == "claude_desktop_config.json" {
 		return "Claude Desktop"
@@ -47,7 +48,8 @@ func CommandsOnlyClient(file string) string {
 	return ""
 }
 
-// Read returns the text of a configuration.
+// Read returns the text of a client's configuration. A symbolic link, anything else that is no file, and a file of more than maxFileSize are
+// errors.
 func Read(file string) ([]byte, error) {
 	info, err := os.Lstat(file)
 	switch {
@@ -67,8 +69,8 @@ func Read(file string) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-// EditFile replaces the text of a configuration by what edit makes of it. What was there is kept
-// beside it in a file that only its owner may read, whose name is returned. The new text is there as a
+// EditFile replaces the text of a client's configuration by what edit makes of it. The old text is kept
+// beside it in a file that only its owner may read, whose path is returned; now is in its name. The new text is there as a
 // whole or not at all, with the mode of the old one, and with its owner and group (Unix): who runs this may be
 // another user, with sudo.
 func EditFile(file string, now time.Time, edit func(text []byte) ([]byte, error)) (backup string, err error) {
@@ -103,7 +105,7 @@ func EditFile(file string, now time.Time, edit func(text []byte) ([]byte, error)
 	return backup, nil
 }
 
-// checkWritable returns the FileInfo of a file that may be written, or why it may not be. To replace the file would
+// checkWritable returns the FileInfo of a file that this user may write, or the error why not. This is asked because replacing the file would
 // need no right to write it.
 func checkWritable(file string) (fs.FileInfo, error) {
 	f, err := os.OpenFile(file, os.O_WRONLY, 0)
@@ -114,7 +116,8 @@ func checkWritable(file string) (fs.FileInfo, error) {
 	return f.Stat()
 }
 
-// writeNewFile writes a file that was not there, for the owner of another one, and leaves none behind that is not complete.
+// writeNewFile writes a new file with this mode, for the owner and group of like. It is an error if the file exists. After an error no
+// file is left behind.
 func writeNewFile(name string, text []byte, like fs.FileInfo, mode fs.FileMode) (err error) {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -137,7 +140,7 @@ func writeNewFile(name string, text []byte, like fs.FileInfo, mode fs.FileMode) 
 	return errors.Join(err, f.Close())
 }
 
-// syncDir makes a new name last, where the system can do that.
+// syncDir writes a directory to the disk, where the system can do that, so that a new name in it outlasts a crash.
 func syncDir(dir string) {
 	if d, err := os.Open(dir); err == nil {
 		_ = d.Sync()

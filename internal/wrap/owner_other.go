@@ -7,5 +7,5 @@ import (
 	"os"
 )
 
-// chownLike does nothing: who may do what with a new file, its folder says.
+// chownLike does nothing: on this system the folder of a new file says who may do what with it.
 func chownLike(*os.File, fs.FileInfo) error { return nil }

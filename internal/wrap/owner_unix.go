@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// chownLike gives a new file to the owner and group of another one.
+// chownLike gives a new file to the owner and group that like has. It is an error if this user may not do that.
 func chownLike(f *os.File, like fs.FileInfo) error {
 	info, err := f.Stat()
 	if err != nil {
