@@ -62,7 +62,7 @@ func (f *metricsFlags) serve(observer *observe.Observer, servers func() []metric
 		return nil, errors.Join(errors.New("--metrics cannot be served"), err)
 	}
 	m := metrics.New(metrics.Options{ToolLabels: f.tools, Servers: servers})
-	unwatch := observer.Watch(m)
+	unwatch := m.Watch(observer)
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", refuseBrowserPages(m.Handler(), l.Addr()))
 	end := inspect.Serve(l, mux, scrapeTimeout)

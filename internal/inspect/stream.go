@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
@@ -43,7 +44,7 @@ func (i *Inspector) addViewer() (release func(), ok bool) {
 		return nil, false
 	}
 	if v.attached++; v.attached == 1 {
-		v.stopFuncs = []func(){i.opts.Recorder.AddSink(i.opts.Ring), i.opts.Observer.Watch(i.stats)}
+		v.stopFuncs = []func(){i.opts.Recorder.AddSink(i.opts.Ring), i.opts.Observer.WatchFor(i.stats, observe.Needs{})}
 	}
 	return sync.OnceFunc(func() {
 		v.mu.Lock()

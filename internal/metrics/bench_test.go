@@ -51,12 +51,15 @@ func calling(tb testing.TB, o *observe.Observer) func() {
 
 // What a call costs, of four messages, with nobody who watches, with a Watcher that does nothing, and with Metrics.
 func BenchmarkCall(b *testing.B) {
-	for name, w := range map[string]observe.Watcher{"off": nil, "watched": nothing{}, "metrics": New(Options{}), "tools": New(Options{ToolLabels: true})} {
+	for name, watch := range map[string]func(o *observe.Observer) (stop func()){
+		"off":     func(*observe.Observer) func() { return func() {} },
+		"watched": func(o *observe.Observer) func() { return o.WatchFor(nothing{}, observe.Needs{}) },
+		"metrics": New(Options{}).Watch,
+		"tools":   New(Options{ToolLabels: true}).Watch,
+	} {
 		b.Run(name, func(b *testing.B) {
 			var o observe.Observer
-			if w != nil {
-				defer o.Watch(w)()
-			}
+			defer watch(&o)()
 			call := calling(b, &o)
 			b.ReportAllocs()
 			for b.Loop() {
@@ -76,7 +79,7 @@ func TestAllocations(t *testing.T) {
 	stop := o.Watch(nothing{})
 	floor := testing.AllocsPerRun(1000, call)
 	stop()
-	defer o.Watch(New(Options{ToolLabels: true}))()
+	defer New(Options{ToolLabels: true}).Watch(&o)()
 	if n := testing.AllocsPerRun(1000, call); n > floor {
 		t.Errorf("%v allocations a call, and %v without Metrics", n, floor)
 	}

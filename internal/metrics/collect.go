@@ -1,10 +1,13 @@
 package metrics
 
 import (
+	"maps"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
 
@@ -40,6 +43,83 @@ func (s *serverCollector) Collect(all chan<- prometheus.Metric) {
 		all <- prometheus.MustNewConstMetric(readyDesc, prometheus.GaugeValue, ready, one.Name)
 		all <- prometheus.MustNewConstMetric(callsInFlightDesc, prometheus.GaugeValue, float64(one.CallsInFlight), one.Name)
 		all <- prometheus.MustNewConstMetric(oldestCallDesc, prometheus.GaugeValue, one.OldestCallAge.Seconds(), one.Name)
+	}
+}
+
+// messageCollector gives client_golang the numbers that messages have changed.
+type messageCollector struct {
+	metrics         *Metrics
+	calls           [2]*prometheus.Desc // by hop
+	messages, bytes *prometheus.Desc
+	overhead        *prometheus.Desc
+}
+
+// newMessageCollector returns the collector of m.
+func newMessageCollector(m *Metrics) *messageCollector {
+	labels := []string{"mcp_method_name", "error_type", "network_transport", "mcp_protocol_version", "server"}
+	if m.toolLabels != nil {
+		labels = append(labels, "gen_ai_tool_name")
+	}
+	message := []string{"server", "hop", "dir", "kind"}
+	return &messageCollector{
+		metrics: m,
+		calls: [2]*prometheus.Desc{
+			prometheus.NewDesc("mcp_server_operation_duration_seconds", "How long requests took, as the client has seen it.", labels, nil),
+			prometheus.NewDesc("mcp_client_operation_duration_seconds", "How long requests took, as the bridge has seen it at the server.", labels, nil),
+		},
+		messages: prometheus.NewDesc("mcp_bridge_messages_total", "Messages at both ends of the bridge.", message, nil),
+		bytes:    prometheus.NewDesc("mcp_bridge_message_bytes_total", "Bytes of messages at both ends of the bridge.", message, nil),
+		overhead: prometheus.NewDesc("mcp_bridge_overhead_seconds", "How long messages were inside the bridge.", []string{"dir"}, nil),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *messageCollector) Describe(all chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.calls[0], c.calls[1], c.messages, c.bytes, c.overhead} {
+		all <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *messageCollector) Collect(all chan<- prometheus.Metric) {
+	for i := range c.metrics.overhead {
+		all <- c.metrics.overhead[i].metric(c.overhead, observe.Direction(i+1).String())
+	}
+	for _, s := range *c.metrics.perServer.Load() {
+		c.collectMessages(s, all)
+		c.collectCalls(s, all)
+	}
+}
+
+// collectMessages collects how many messages of a server there were, and how large, for each hop, direction and kind that there was.
+func (c *messageCollector) collectMessages(s *serverMetrics, all chan<- prometheus.Metric) {
+	for hop := range s.messages {
+		for dir := range s.messages[hop] {
+			for kind := range s.messages[hop][dir] {
+				count := &s.messages[hop][dir][kind]
+				n := count.messages.Load()
+				if n == 0 {
+					continue
+				}
+				labels := []string{s.server, observe.Hop(hop + 1).String(), observe.Direction(dir + 1).String(), kindName(jsonrpc.Kind(kind))}
+				all <- prometheus.MustNewConstMetric(c.messages, prometheus.CounterValue, float64(n), labels...)
+				all <- prometheus.MustNewConstMetric(c.bytes, prometheus.CounterValue, float64(count.bytes.Load()), labels...)
+			}
+		}
+	}
+}
+
+// collectCalls collects how long calls of a server took.
+func (c *messageCollector) collectCalls(s *serverMetrics, all chan<- prometheus.Metric) {
+	s.mu.Lock()
+	calls := maps.Clone(s.calls)
+	s.mu.Unlock()
+	for k, h := range calls {
+		labels := []string{k.method, k.errorType, k.transport, k.revision, s.server}
+		if c.metrics.toolLabels != nil {
+			labels = append(labels, k.tool)
+		}
+		all <- h.metric(c.calls[k.hop-1], labels...)
 	}
 }
 

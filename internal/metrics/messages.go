@@ -5,59 +5,50 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// serverMetrics are the counters for messages of one server. To look labels up costs more than to count, so
-// each counter is looked up once.
+// serverMetrics are the numbers that messages of one server change.
 type serverMetrics struct {
 	server   string
-	messages [3][3][4]atomic.Pointer[messageCounters] // by hop, direction and kind
+	messages [2][2][messageKinds]messageCount // by hop, direction and kind
 
-	mu                 sync.Mutex // of callHistograms
-	callHistograms     map[operationKey]prometheus.Observer
-	lastCallHistograms [3]atomic.Pointer[cachedCallHistogram] // by hop: most calls are like the one before
+	lastCalls [2]atomic.Pointer[cachedCalls] // by hop: most calls are like the one before
+
+	mu    sync.Mutex // of calls
+	calls map[operationKey]*histogram
 }
 
-// messageCounters count the messages of one server, hop, direction and kind.
-type messageCounters struct {
-	count, bytes prometheus.Counter
-	overhead     prometheus.Observer
-}
+// messageKinds is how many kinds of messages there are: that is one more than the largest jsonrpc.Kind.
+const messageKinds = 4
 
-// operationKey are the labels of a call, or (in cachedCallHistogram) the values that they were made of.
+// operationKey are the labels of a call, or (in cachedCalls) the values that they were made of.
 type operationKey struct {
 	hop                                          observe.Hop
 	method, tool, errorType, transport, revision string
 }
 
-// cachedCallHistogram is the histogram of calls with a key. The key has the values as peers have sent them, not yet made labels.
-type cachedCallHistogram struct {
+// cachedCalls is the histogram of calls with a key. The key has the values as peers have sent them, not yet made labels.
+type cachedCalls struct {
 	key       operationKey
-	histogram prometheus.Observer
+	histogram *histogram
 }
 
 // Message implements observe.Watcher.
 func (m *Metrics) Message(p *observe.Passed) {
 	kind := p.Message.Kind()
 	s := m.forServer(p.Session.Server)
-	c := s.messages[p.Hop][p.Dir][kind].Load()
-	if c == nil {
-		c = m.messageCountersOf(p)
-		s.messages[p.Hop][p.Dir][kind].Store(c)
-	}
-	c.count.Inc()
-	c.bytes.Add(float64(p.Message.Size()))
-	if p.CauseSeq != 0 {
-		c.overhead.Observe(p.TimeInBridge.Seconds())
+	c := &s.messages[p.Hop-1][p.Dir-1][kind]
+	c.messages.Add(1)
+	c.bytes.Add(uint64(p.Message.Size()))
+	if p.HasCause {
+		m.overhead[p.Dir-1].observe(p.TimeInBridge)
 	}
 	// A response that the server owed, at either end; what the client owes takes as long as
 	// its user.
 	if kind == jsonrpc.Response && p.Call != nil && p.Call.Dir == observe.ToServer {
-		m.callHistogramOf(s, p).Observe(p.Duration.Seconds())
+		m.histogramOf(s, p).observe(p.Duration)
 	}
 }
 
@@ -84,26 +75,20 @@ func (m *Metrics) findOrAddServer(server string) *serverMetrics {
 	}
 	all := make(map[string]*serverMetrics, len(old)+1)
 	maps.Copy(all, old)
-	s := &serverMetrics{server: server, callHistograms: map[operationKey]prometheus.Observer{}}
+	s := &serverMetrics{server: server, calls: map[operationKey]*histogram{}}
 	all[server] = s
 	m.perServer.Store(&all)
 	return s
 }
 
-func (m *Metrics) messageCountersOf(p *observe.Passed) *messageCounters {
-	dir := p.Dir.String()
-	values := []string{p.Session.Server, p.Hop.String(), dir, kindName(p.Message.Kind())}
-	return &messageCounters{m.messages.WithLabelValues(values...), m.messageBytes.WithLabelValues(values...), m.overhead.WithLabelValues(dir)}
-}
-
-// callHistogramOf returns the histogram for the duration of the call that a response ends.
-func (m *Metrics) callHistogramOf(s *serverMetrics, p *observe.Passed) prometheus.Observer {
+// histogramOf returns the histogram for the duration of the call that a response ends.
+func (m *Metrics) histogramOf(s *serverMetrics, p *observe.Passed) *histogram {
 	transport, _ := p.Session.Network(p.Hop)
 	call := operationKey{hop: p.Hop, method: p.Call.Method, errorType: errorTypeOf(p), transport: transport, revision: p.Session.Revision()}
 	if m.toolLabels != nil && p.Call.Method == "tools/call" {
 		call.tool = p.Call.Name
 	}
-	if last := s.lastCallHistograms[p.Hop].Load(); last != nil && last.key == call {
+	if last := s.lastCalls[p.Hop-1].Load(); last != nil && last.key == call {
 		return last.histogram
 	}
 	k := call
@@ -111,23 +96,19 @@ func (m *Metrics) callHistogramOf(s *serverMetrics, p *observe.Passed) prometheu
 	if call.tool != "" {
 		k.tool = m.toolLabels.labelOf(call.tool)
 	}
-	t := m.callHistogram(s, p.Session.Server, k)
-	s.lastCallHistograms[p.Hop].Store(&cachedCallHistogram{call, t})
-	return t
+	h := s.findOrAddHistogram(k)
+	s.lastCalls[p.Hop-1].Store(&cachedCalls{call, h})
+	return h
 }
 
-// callHistogram returns the histogram with the labels k.
-func (m *Metrics) callHistogram(s *serverMetrics, server string, k operationKey) prometheus.Observer {
+// findOrAddHistogram returns the histogram of the calls with labels k.
+func (s *serverMetrics) findOrAddHistogram(k operationKey) *histogram {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.callHistograms[k]
-	if t == nil {
-		values := []string{k.method, k.errorType, k.transport, k.revision, server}
-		if m.toolLabels != nil {
-			values = append(values, k.tool)
-		}
-		t = m.callDurations[k.hop-1].WithLabelValues(values...)
-		s.callHistograms[k] = t
+	h := s.calls[k]
+	if h == nil {
+		h = &histogram{bounds: callBounds}
+		s.calls[k] = h
 	}
-	return t
+	return h
 }

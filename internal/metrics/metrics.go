@@ -44,13 +44,9 @@ type Metrics struct {
 	registry   *prometheus.Registry
 	toolLabels *nameLimiter // nil: no tool is a label
 
-	callDurations    [2]*prometheus.HistogramVec // by hop
 	sessions         *prometheus.GaugeVec
 	sessionDuration  prometheus.Histogram
 	sessionsEnded    *prometheus.CounterVec
-	messages         *prometheus.CounterVec
-	messageBytes     *prometheus.CounterVec
-	overhead         *prometheus.HistogramVec
 	requestsRefused  *prometheus.CounterVec
 	messagesDropped  *prometheus.CounterVec
 	streams          *prometheus.GaugeVec
@@ -68,34 +64,32 @@ type Metrics struct {
 	perServer atomic.Pointer[map[string]*serverMetrics] // by name
 
 	lastServer atomic.Pointer[serverMetrics] // of the last message: most often the next one is of the same server; nil: there was none
+	overhead   [2]histogram                  // by direction: how long messages were inside the bridge
 }
 
-// durationBuckets are for what takes long: requests, sessions, processes. They are what the OpenTelemetry
-// conventions for MCP recommend, in seconds.
-var durationBuckets = []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300}
+// callBounds are the buckets for what takes long: requests, sessions, processes. They are what the OpenTelemetry
+// conventions for MCP recommend.
+var callBounds = []time.Duration{10 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond,
+	500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute}
 
-// overheadBuckets are for the time that messages are inside the bridge, in seconds.
-var overheadBuckets = []float64{10e-6, 20e-6, 50e-6, 100e-6, 200e-6, 500e-6, 1e-3, 2e-3, 5e-3, 10e-3, 50e-3, 100e-3, 500e-3, 1}
+// overheadBounds are the buckets for the time that messages are inside the bridge.
+var overheadBounds = []time.Duration{10 * time.Microsecond, 20 * time.Microsecond, 50 * time.Microsecond, 100 * time.Microsecond, 200 * time.Microsecond,
+	500 * time.Microsecond, time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond,
+	500 * time.Millisecond, time.Second}
 
 // New returns Metrics that count nothing until an Observer tells them.
 func New(o Options) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	m.perServer.Store(&map[string]*serverMetrics{})
-	labels := []string{"mcp_method_name", "error_type", "network_transport", "mcp_protocol_version", "server"}
+	for i := range m.overhead {
+		m.overhead[i].bounds = overheadBounds
+	}
 	if o.ToolLabels {
 		m.toolLabels = newNameLimiter(200)
-		labels = append(labels, "gen_ai_tool_name")
-	}
-	m.callDurations = [2]*prometheus.HistogramVec{
-		m.registerHistogram("mcp_server_operation_duration_seconds", "How long requests took, as the client has seen it.", durationBuckets, labels...),
-		m.registerHistogram("mcp_client_operation_duration_seconds", "How long requests took, as the bridge has seen it at the server.", durationBuckets, labels...),
 	}
 	m.sessions = m.registerGauge("mcp_bridge_sessions", "Sessions of clients that have said who they are.", "transport", "era", "server")
-	m.sessionDuration = m.registerHistogram("mcp_server_session_duration_seconds", "How long sessions of clients lasted.", durationBuckets).WithLabelValues().(prometheus.Histogram)
+	m.sessionDuration = m.registerHistogram("mcp_server_session_duration_seconds", "How long sessions of clients lasted.").WithLabelValues().(prometheus.Histogram)
 	m.sessionsEnded = m.registerCounter("mcp_bridge_sessions_ended_total", "Sessions of clients that have ended, and how.", "reason")
-	m.messages = m.registerCounter("mcp_bridge_messages_total", "Messages at both ends of the bridge.", "server", "hop", "dir", "kind")
-	m.messageBytes = m.registerCounter("mcp_bridge_message_bytes_total", "Bytes of messages at both ends of the bridge.", "server", "hop", "dir", "kind")
-	m.overhead = m.registerHistogram("mcp_bridge_overhead_seconds", "How long messages were inside the bridge.", overheadBuckets, "dir")
 	m.requestsRefused = m.registerCounter("mcp_bridge_refused_total", "Requests of clients that were refused, by the rule.", "rule", "status")
 	m.messagesDropped = m.registerCounter("mcp_bridge_dropped_total", "Messages that reached nobody.", "server")
 	m.streams = m.registerGauge("mcp_bridge_streams", "Event streams and WebSockets of clients that are open.", "server")
@@ -103,12 +97,12 @@ func New(o Options) *Metrics {
 	m.processStarts = m.registerCounter("mcp_bridge_child_starts_total", "Processes of servers that were started.", "server")
 	m.processExits = m.registerCounter("mcp_bridge_child_exits_total", "Processes of servers that have ended, and how.", "server", "how")
 	m.processStopSteps = m.registerCounter("mcp_bridge_child_stop_steps_total", "What it took to stop processes of servers.", "server", "step")
-	m.processLifetime = m.registerHistogram("mcp_bridge_child_life_seconds", "How long processes of servers lived.", durationBuckets).WithLabelValues().(prometheus.Histogram)
+	m.processLifetime = m.registerHistogram("mcp_bridge_child_life_seconds", "How long processes of servers lived.").WithLabelValues().(prometheus.Histogram)
 	m.stderrLines = m.registerCounter("mcp_bridge_stderr_lines_total", "Lines that servers wrote to their stderr.", "server")
 	m.noiseLines = m.registerCounter("mcp_bridge_noise_lines_total", "Output of servers that is no message.", "server")
 	m.notes = m.registerCounter("mcp_bridge_notes_total", "Remarks about traffic that looks wrong, by the code of the diagnosis.", "code")
 	m.processes = newRunningProcesses()
-	m.registry.MustRegister(m.processes, &serverCollector{servers: o.Servers}, collectors.NewGoCollector(),
+	m.registry.MustRegister(newMessageCollector(m), m.processes, &serverCollector{servers: o.Servers}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.registerGauge("mcp_bridge_build_info", "Which build of mcp-bridge this is.", "version").WithLabelValues(buildinfo.Version()).Set(1)
 	return m
@@ -127,10 +121,19 @@ func (m *Metrics) registerGauge(name, help string, labels ...string) *prometheus
 	return v
 }
 
-func (m *Metrics) registerHistogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+func (m *Metrics) registerHistogram(name, help string, labels ...string) *prometheus.HistogramVec {
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: seconds(callBounds)}, labels)
 	m.registry.MustRegister(v)
 	return v
+}
+
+// seconds returns durations in seconds.
+func seconds(all []time.Duration) []float64 {
+	f := make([]float64, len(all))
+	for i, d := range all {
+		f[i] = d.Seconds()
+	}
+	return f
 }
 
 // Register adds a collector of another package's numbers. It panics if a name is taken.
@@ -141,11 +144,10 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second})
 }
 
-// NeedsNoExchanges says to observe that HTTP exchanges are not counted.
-func (m *Metrics) NeedsNoExchanges() {}
-
-// NeedsNoNames says to observe that names of tools are not needed, unless they are labels.
-func (m *Metrics) NeedsNoNames() bool { return m.toolLabels == nil }
+// Watch has Metrics count what o tells, until stop is called.
+func (m *Metrics) Watch(o *observe.Observer) (stop func()) {
+	return o.WatchFor(m, observe.Needs{Names: m.toolLabels != nil})
+}
 
 // Event implements observe.Watcher.
 func (m *Metrics) Event(e observe.Event) {

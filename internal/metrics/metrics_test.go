@@ -84,7 +84,7 @@ func TestConversation(t *testing.T) {
 		m := metrics.New(metrics.Options{ToolLabels: true, Servers: func() []metrics.Server {
 			return []metrics.Server{{Name: "files", Ready: true, CallsInFlight: 3, OldestCallAge: time.Minute}}
 		}})
-		defer o.Watch(m)()
+		defer m.Watch(&o)()
 		client, server, end := session(t, &o)
 		call(client, server, 1, "add", `"result":{}`)
 		call(client, server, 2, "add", `"result":{"isError":true}`)
@@ -115,7 +115,7 @@ func TestLabelsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o observe.Observer
 		m := metrics.New(metrics.Options{ToolLabels: true})
-		defer o.Watch(m)()
+		defer m.Watch(&o)()
 		client, server, end := session(t, &o)
 		for i := range 1000 {
 			client.Says(`{"jsonrpc":"2.0","id":%d,"method":"x/%d","params":{}}`, i+1, i)
@@ -133,7 +133,7 @@ func TestLabelsAreBounded(t *testing.T) {
 func TestEvents(t *testing.T) {
 	var o observe.Observer
 	m := metrics.New(metrics.Options{})
-	defer o.Watch(m)()
+	defer m.Watch(&o)()
 	cmd := exec.Command("go", "version") // any program; it need not end soon
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -166,7 +166,7 @@ func TestEvents(t *testing.T) {
 func TestLint(t *testing.T) {
 	var o observe.Observer
 	m := metrics.New(metrics.Options{Servers: func() []metrics.Server { return []metrics.Server{{Name: "x"}} }})
-	defer o.Watch(m)()
+	defer m.Watch(&o)()
 	o.Event(observe.ProcessStarted{Server: "x", PID: 1})
 	o.Event(observe.Refused{Rule: "LI4", Status: 406})
 	problems, err := promlint.New(strings.NewReader(scrape(t, m))).Lint()

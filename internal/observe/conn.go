@@ -250,7 +250,7 @@ func (c *conn) received(m *jsonrpc.Message) *jsonrpc.Mark {
 		}
 		source.call = new(Call)
 	}
-	mark.Seq, source.at = s.o.lastSeq.Add(1), now()
+	mark.Seq, source.at, source.told = s.o.nextMessageSeq(), now(), true
 	p := passedPool.Get().(*Passed)
 	p.Seq, p.at, p.Session, p.Hop, p.Dir, p.Message, p.Source, p.Call, p.conn = mark.Seq, source.at, s, c.hop, c.inDirection(), *m, source, source.call, c
 	p.Stream = c.stream(p)
@@ -277,11 +277,11 @@ func (c *conn) stream(p *Passed) string {
 func (c *conn) beginSend(m *jsonrpc.Message) *Passed {
 	s := c.session
 	p := passedPool.Get().(*Passed)
-	p.Seq, p.at, p.Session, p.Hop, p.Dir, p.Message, p.conn = s.o.lastSeq.Add(1), now(), s, c.hop, c.outDirection(), *m, c
+	p.Seq, p.at, p.Session, p.Hop, p.Dir, p.Message, p.conn = s.o.nextMessageSeq(), now(), s, c.hop, c.outDirection(), *m, c
 	source := sourceOf(m)
 	p.Source = source
-	if source != nil && source.mark.Seq != 0 {
-		p.CauseSeq, p.TimeInBridge, p.Origin = source.mark.Seq, p.at.sub(source.at), source.call
+	if source != nil && source.told {
+		p.HasCause, p.CauseSeq, p.TimeInBridge, p.Origin = true, source.mark.Seq, p.at.sub(source.at), source.call
 	}
 	p.Stream = c.stream(p)
 	if m.Kind() == jsonrpc.Request {
@@ -313,28 +313,31 @@ func (s *Session) tellSent(p *Passed) {
 func (c *Call) setUntold(p *Passed) {
 	c.tellMu.Lock()
 	defer c.tellMu.Unlock()
-	c.untoldRequest = p
+	c.untoldRequest.Store(p)
 }
 
 // tellWatchers tells the Watchers of a request that is sent, unless that was done, and returns when they were told. Its sender
 // calls it, and so does whoever brings the response: that may come while the request is still being sent, and
 // Watchers are told of the request first. lost says that the Conn was closed before.
 func (c *Call) tellWatchers() (lost bool) {
-	c.tellMu.Lock()
-	defer c.tellMu.Unlock()
-	if p := c.untoldRequest; p != nil {
-		c.untoldRequest = nil
-		p.Session.o.tellMessage(p)
+	if c.untoldRequest.Load() != nil {
+		c.tellMu.Lock()
+		defer c.tellMu.Unlock()
+		if p := c.untoldRequest.Load(); p != nil {
+			p.Session.o.tellMessage(p)
+			c.untoldRequest.Store(nil)
+		}
 	}
-	return c.lostBeforeTold
+	return c.lostBeforeTold.Load()
 }
 
 // markLost notes that the Conn was closed, and reports whether the request is still being sent. Then its sender tells what becomes of it.
 func (c *Call) markLost() (unsent bool) {
 	c.tellMu.Lock()
 	defer c.tellMu.Unlock()
-	c.lostBeforeTold = c.untoldRequest != nil
-	return c.lostBeforeTold
+	unsent = c.untoldRequest.Load() != nil
+	c.lostBeforeTold.Store(unsent)
+	return unsent
 }
 
 // passedPool is memory for what the Watchers are told.
@@ -347,11 +350,7 @@ func (p *Passed) release() {
 }
 
 // isLost reports whether the Conn was closed before Watchers were told of the request.
-func (c *Call) isLost() bool {
-	c.tellMu.Lock()
-	defer c.tellMu.Unlock()
-	return c.lostBeforeTold
-}
+func (c *Call) isLost() bool { return c.lostBeforeTold.Load() }
 
 // withdraw takes back what beginSend has noted. It is false for what is no request.
 func (s *Session) withdraw(p *Passed) bool {
@@ -370,14 +369,18 @@ func (s *Session) withdraw(p *Passed) bool {
 func (s *Session) tellAllUnanswered(hop Hop, of *conn) {
 	var lost []*Call
 	s.mu.Lock()
-	for _, b := range []*openCalls{&s.openClientCalls[hop-1], &s.openServerCalls[hop-1]} {
-		for _, call := range b.byID {
-			if of == nil || call.conn == of || call.cameUnwatched {
+	for dir := range s.openCalls[hop-1] {
+		b := &s.openCalls[hop-1][dir]
+		waiting := len(lost)
+		for call := range b.byID.all() {
+			if call.belongsTo(of) {
 				lost = append(lost, call)
-				s.removeOpenCall(b, call)
 			}
 		}
-		lost = append(lost, b.removeCancelled(func(call *Call) bool { return of == nil || call.conn == of || call.cameUnwatched })...)
+		for _, call := range lost[waiting:] {
+			s.removeOpenCall(b, call)
+		}
+		lost = append(lost, b.removeCancelled(func(call *Call) bool { return call.belongsTo(of) })...)
 	}
 	s.mu.Unlock()
 	s.unsampledCallsAt(hop, ToServer).clear()
@@ -388,6 +391,9 @@ func (s *Session) tellAllUnanswered(hop Hop, of *conn) {
 		}
 	}
 }
+
+// belongsTo reports whether the request may have passed the Conn; it is true for nil.
+func (c *Call) belongsTo(to *conn) bool { return to == nil || c.conn == to || c.cameUnwatched }
 
 // cancels reports whether p cancels a request. An initialize cannot be cancelled (J11).
 func (p *Passed) cancels() bool {
@@ -400,7 +406,7 @@ func (s *Session) markCancelled(p *Passed) {
 	s.mu.Lock()
 	b := s.openCallsAt(p.Hop, p.Dir)
 	var gone *Call
-	if b.byID[p.Call.ID] == p.Call {
+	if b.byID.get(p.Call.ID) == p.Call {
 		s.removeOpenCall(b, p.Call)
 		gone = b.addCancelled(p.Call)
 	}
@@ -425,7 +431,7 @@ func (s *Session) tellUnanswered(hop Hop, call *Call) {
 func (s *Session) UnansweredCount(hop Hop, dir Direction) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.openCallsAt(hop, dir).byID) + s.unsampledCallsAt(hop, dir).waitingCount()
+	return s.openCallsAt(hop, dir).byID.count + s.unsampledCallsAt(hop, dir).waitingCount()
 }
 
 // WaitsForOne reports whether exactly one of the requests that UnansweredCount counts waits. It is false also where that is not
@@ -433,15 +439,12 @@ func (s *Session) UnansweredCount(hop Hop, dir Direction) int {
 func (s *Session) WaitsForOne(hop Hop, dir Direction) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.openCallsAt(hop, dir).byID)+int(s.unsampledCallsAt(hop, dir).unanswered.Load()) == 1
+	return s.openCallsAt(hop, dir).byID.count+int(s.unsampledCallsAt(hop, dir).unanswered.Load()) == 1
 }
 
 // openCallsAt returns the requests that go in a direction and have no answer yet.
 func (s *Session) openCallsAt(hop Hop, dir Direction) *openCalls {
-	if dir == ToClient {
-		return &s.openServerCalls[hop-1]
-	}
-	return &s.openClientCalls[hop-1]
+	return &s.openCalls[hop-1][dir-1]
 }
 
 // attachCall sets p.Call: of a request it keeps the Call until the answer comes, for a response or a cancellation it finds the Call.
@@ -491,7 +494,7 @@ func (s *Session) fillCall(c *Call, p *Passed) {
 	}
 }
 
-// Name returns Call.Name; of a request also if all Watchers skip names. p has a Call.
+// Name returns Call.Name; of a request also if no Watcher needs names. p has a Call.
 func (p *Passed) Name() string {
 	if p.Call.Name != "" || p.Message.Kind() != jsonrpc.Request {
 		return p.Call.Name
@@ -523,7 +526,7 @@ func (s *Session) takeAnswered(hop Hop, dir Direction, id jsonrpc.ID) *Call {
 // called when the answer passes the other end: at the first one it may have passed just before addUnwatchedCall. If the
 // bridge itself has answered, the peer's answer may come still, so the request is kept for a while. mu is held.
 func (s *Session) removeUnwatchedCall(b *openCalls, id jsonrpc.ID) {
-	call := b.byID[id]
+	call := b.byID.get(id)
 	if call == nil || !call.cameUnwatched {
 		return
 	}
@@ -540,7 +543,7 @@ func (s *Session) addOpenCall(p *Passed) *Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.openCallsAt(p.Hop, p.Dir)
-	if len(b.byID) >= maxOpenCalls && b.byID[p.Call.ID] == nil {
+	if b.byID.count >= maxOpenCalls && b.byID.get(p.Call.ID) == nil {
 		return p.Call
 	}
 	old := b.add(p.Call)

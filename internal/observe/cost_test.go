@@ -10,16 +10,11 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// noExchanges is streamsTold that needs no exchanges.
-type noExchanges struct{ streamsTold }
-
-func (*noExchanges) NeedsNoExchanges() {}
-
-// The transport is not asked for the stream of a message while all Watchers skip exchanges.
+// The transport is not asked for the stream of a message while no Watcher needs exchanges.
 func TestStreamOfMessageIsNotAsked(t *testing.T) {
 	var o Observer
-	var skips noExchanges
-	defer o.Watch(&skips)()
+	var skips streamsTold
+	defer o.WatchFor(&skips, Needs{})()
 	c := o.OpenUnannounced("x", "http").Conn(&several{broken{answer: jsonrpc.NewRequest(id(t, "7"), "ping", nil)}}, Downstream)
 	pass := func() {
 		_ = c.Receive(t.Context(), takes{})
@@ -31,8 +26,8 @@ func TestStreamOfMessageIsNotAsked(t *testing.T) {
 	pass()
 	stop()
 	pass()
-	if want := []string{"", "", "ping in", "n out", "", ""}; !slices.Equal(skips.streamsTold, want) {
-		t.Errorf("the streams are %q, want %q", skips.streamsTold, want)
+	if want := []string{"", "", "ping in", "n out", "", ""}; !slices.Equal(skips, want) {
+		t.Errorf("the streams are %q, want %q", skips, want)
 	}
 }
 
@@ -93,15 +88,14 @@ type skippedNames struct{ inCalls, found []string }
 func (w *skippedNames) Message(p *Passed) {
 	w.inCalls, w.found = append(w.inCalls, p.Call.Name), append(w.found, p.Name())
 }
-func (*skippedNames) Event(Event)        {}
-func (*skippedNames) NeedsNoNames() bool { return true }
+func (*skippedNames) Event(Event) {}
 
-// The name of a tool is not looked for while all Watchers skip names, and is found for who asks for that of a request. Who
+// The name of a tool is not looked for while no Watcher needs names, and is found for who asks for that of a request. Who
 // comes later and wants it is told it, also of a request that has come before and is sent on after.
 func TestSkippedNames(t *testing.T) {
 	var o Observer
 	var skips skippedNames
-	defer o.Watch(&skips)()
+	defer o.WatchFor(&skips, Needs{})()
 	session := o.OpenUnannounced("x", "http")
 	client, server := &several{broken{answer: jsonrpc.NewRequest(id(t, "7"), "tools/call", []byte(`{"name":"add"}`))}}, &several{}
 	down, up := session.Conn(client, Downstream), session.Conn(server, Upstream)
@@ -168,5 +162,44 @@ func TestFailedResults(t *testing.T) {
 		if p.Failed() != want {
 			t.Errorf("%.50s: failed is %v", text, !want)
 		}
+	}
+}
+
+// causes lists Seq, CauseSeq and HasCause of each message.
+type causes []struct {
+	seq, cause uint64
+	hasCause   bool
+}
+
+func (w *causes) Message(p *Passed) {
+	*w = append(*w, struct {
+		seq, cause uint64
+		hasCause   bool
+	}{p.Seq, p.CauseSeq, p.HasCause})
+}
+func (*causes) Event(Event) {}
+
+// Messages have no numbers while no Watcher needs them. That a message was made of another one is told nevertheless.
+func TestNumbers(t *testing.T) {
+	var o Observer
+	var skips causes
+	defer o.WatchFor(&skips, Needs{})()
+	session := o.OpenUnannounced("x", "http")
+	down, up := session.Conn(&several{broken{answer: jsonrpc.NewRequest(id(t, "7"), "ping", nil)}}, Downstream), session.Conn(&several{}, Upstream)
+	pass := func(change func(jsonrpc.Message) jsonrpc.Message) { _ = down.Receive(t.Context(), handsOn{up, change}) }
+	same := func(m jsonrpc.Message) jsonrpc.Message { return m }
+	pass(same)
+	var needs causes
+	stop := o.Watch(&needs)
+	pass(same)
+	stop()
+	pass(same)
+	pass(func(m jsonrpc.Message) jsonrpc.Message { stop = o.Watch(&needs); return m })
+	stop()
+	if want := (causes{{0, 0, false}, {0, 0, true}, {1, 0, false}, {2, 1, true}, {0, 0, false}, {0, 0, true}, {0, 0, false}, {3, 0, true}}); !slices.Equal(skips, want) {
+		t.Errorf("told %v, want %v", skips, want)
+	}
+	if want := (causes{{1, 0, false}, {2, 1, true}, {3, 0, true}}); !slices.Equal(needs, want) {
+		t.Errorf("who needs numbers was told %v, want %v", needs, want)
 	}
 }

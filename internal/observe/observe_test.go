@@ -33,7 +33,9 @@ func (l *listing) Message(p *observe.Passed) {
 	if l.nth == nil {
 		l.nth = map[uint64]int{}
 	}
-	l.nth[p.Seq] = len(l.nth) + 1
+	if p.Seq != 0 {
+		l.nth[p.Seq] = len(l.nth) + 1
+	}
 	seq, cause := l.nth[p.Seq], l.nth[p.CauseSeq]
 	l.mu.Unlock()
 	text := fmt.Sprintf("%d<%d %s %s %s", seq, cause, p.Hop, p.Dir, p.Message.Bytes())

@@ -38,13 +38,14 @@ func (d Direction) String() string { return [...]string{"", "c2s", "s2c"}[d] }
 // Passed is a message that has passed one end of the bridge: one that was received from the
 // client (Downstream, ToServer) or the server (Upstream, ToClient), or one that was sent to either and taken.
 type Passed struct {
-	Seq          uint64 // grows in the order in which messages came or set out, so a response has a higher one than its request; has holes
-	CauseSeq     uint64 // Seq of the received message that it was made of; 0: it was received, the bridge has made it, or nobody was told of that one
+	Seq          uint64 // grows in the order in which messages came or set out, so a response has a higher one than its request; has holes; 0: no Watcher needs numbers
+	CauseSeq     uint64 // Seq of the received message that it was made of; 0: HasCause is false, or no Watcher needed numbers when that one came
+	HasCause     bool   // it was made of a received message that Watchers were told of; false: it was received, the bridge has made it, or nobody was told of that one
 	Session      *Session
 	Hop          Hop
 	Dir          Direction
 	Message      jsonrpc.Message
-	Stream       string        // on which stream of the session; "": the transport has one stream only, it is not known, or no Watcher wants exchanges
+	Stream       string        // on which stream of the session; "": the transport has one stream only, it is not known, or no Watcher needs exchanges
 	TimeInBridge time.Duration // how long the bridge has had the cause; 0: there is none
 
 	// Call is the request that the message is, answers or cancels. nil: the message does
@@ -70,11 +71,11 @@ func (p *Passed) At() time.Time { return p.at.Time() }
 type Call struct {
 	ID     jsonrpc.ID
 	Method string
-	Name   string    // of the tool or prompt, or the URI of the resource: its first 512 bytes; "": none, or all Watchers skipped names when it passed
+	Name   string    // of the tool or prompt, or the URI of the resource: its first 512 bytes; "": none, or no Watcher needed names when it passed
 	Dir    Direction // of the request
 
-	cameUnwatched  bool // it came while nobody was told: only its method, its id and when it came are known
-	lostBeforeTold bool // its Conn was closed before Watchers were told
+	cameUnwatched  bool        // it came while nobody was told: only its method, its id and when it came are known
+	lostBeforeTold atomic.Bool // its Conn was closed before Watchers were told
 
 	Size int // of the request, in bytes
 
@@ -84,8 +85,11 @@ type Call struct {
 	ended     atomic.Bool // it was answered, or Watchers were told that it will not be
 	cancelled atomic.Bool // by who has sent it
 
-	tellMu        sync.Mutex // held while Watchers are told of the request
-	untoldRequest *Passed    // of a request that is being sent, until Watchers are told of it; nil: nothing is to be told
+	tellMu        sync.Mutex             // held while Watchers are told of the request
+	untoldRequest atomic.Pointer[Passed] // of a request that is being sent, until Watchers are told of it; nil: nothing is to be told
+
+	hash uint64 // of ID; see callTable
+	next *Call  // in the same chain of a callTable; nil: this is the last one
 
 	lazyWatcherValues // what Watchers have begun with the request and end with the response
 }
@@ -103,13 +107,12 @@ type Watcher interface {
 	Message(p *Passed)
 }
 
-// exchangelessWatcher is a Watcher that needs no Exchange and no Passed.Stream. If all Watchers are such, HTTP exchanges are
-// not looked at, which would cost more than to look at their messages.
-type exchangelessWatcher interface{ NeedsNoExchanges() }
-
-// namelessWatcher is a Watcher that needs no Call.Name if NeedsNoNames is true. If no Watcher needs the name, it is not looked for, which
-// saves about a tenth of what it costs to observe a call. Passed.Name still finds the name of a request.
-type namelessWatcher interface{ NeedsNoNames() bool }
+// Needs is what a Watcher needs beside messages and events. It costs time, so it is left out where no Watcher needs it.
+type Needs struct {
+	Exchanges bool // to be told of HTTP exchanges, and Passed.Stream
+	Names     bool // Call.Name; Passed.Name finds the name of a request without it
+	Numbers   bool // Passed.Seq and CauseSeq
+}
 
 // An EventWatcher is a Watcher of events alone.
 type EventWatcher interface {
@@ -139,30 +142,40 @@ type Observer struct {
 	sampler         atomic.Pointer[Sampler]        // nil: there is none
 
 	gapCount         atomic.Uint64 // see GapCount
-	exchangeWatchers atomic.Int64  // Watchers that want to be told of HTTP exchanges
-	nameWatchers     atomic.Int64  // Watchers that want Call.Name
+	exchangeWatchers atomic.Int64  // Watchers with Needs.Exchanges
+	nameWatchers     atomic.Int64  // Watchers with Needs.Names
+	numberWatchers   atomic.Int64  // Watchers with Needs.Numbers
 }
 
-// Watch adds a Watcher, until stop is called. When stop has returned, the Watcher may still be told of what
+// Watch adds a Watcher that needs everything, until stop is called. When stop has returned, the Watcher may still be told of what
 // has passed while stop ran.
 func (o *Observer) Watch(w Watcher) (stop func()) {
+	return o.WatchFor(w, Needs{Exchanges: true, Names: true, Numbers: true})
+}
+
+// WatchFor is Watch for a Watcher that has only these needs. It may be told more.
+func (o *Observer) WatchFor(w Watcher, needs Needs) (stop func()) {
 	stopEvents := o.WatchEvents(w)
-	wantsExchanges, wantsNames := int64(1), int64(1)
-	if _, ok := w.(exchangelessWatcher); ok {
-		wantsExchanges = 0
-	}
-	if n, ok := w.(namelessWatcher); ok && n.NeedsNoNames() {
-		wantsNames = 0
-	}
-	o.exchangeWatchers.Add(wantsExchanges)
-	o.nameWatchers.Add(wantsNames)
+	o.countNeeds(needs, 1)
 	o.addOrRemove(&o.activeWatchers, w, true)
 	return sync.OnceFunc(func() {
 		stopEvents()
-		o.exchangeWatchers.Add(-wantsExchanges)
-		o.nameWatchers.Add(-wantsNames)
 		o.addOrRemove(&o.activeWatchers, w, false)
+		o.countNeeds(needs, -1)
 	})
+}
+
+// countNeeds adds n to how many Watchers have these needs.
+func (o *Observer) countNeeds(needs Needs, n int64) {
+	if needs.Exchanges {
+		o.exchangeWatchers.Add(n)
+	}
+	if needs.Names {
+		o.nameWatchers.Add(n)
+	}
+	if needs.Numbers {
+		o.numberWatchers.Add(n)
+	}
 }
 
 // WatchAlong adds a Watcher of events, that is told of messages and HTTP exchanges, too, while a
@@ -304,6 +317,14 @@ func clip(s string) string { return s[:min(len(s), 100)] }
 // NextSeq returns a number of the sequence that Passed.Seq is of, for a Watcher that numbers
 // events, too.
 func (o *Observer) NextSeq() uint64 { return o.lastSeq.Add(1) }
+
+// nextMessageSeq returns the number of a message; 0: no Watcher needs it.
+func (o *Observer) nextMessageSeq() uint64 {
+	if o.numberWatchers.Load() == 0 {
+		return 0
+	}
+	return o.NextSeq()
+}
 
 type observerKey struct{}
 

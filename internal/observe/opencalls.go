@@ -12,8 +12,8 @@ import (
 // it was asked with, and that must cost no look at all requests. The zero value is empty; the
 // caller locks it.
 type openCalls struct {
-	byID         map[jsonrpc.ID]*Call // that wait
-	byNormalized map[string][]*Call   // by normalizedID: those of byID whose id is spelled in an unusual way; see maxPerNormalizedID
+	byID         callTable          // that wait
+	byNormalized map[string][]*Call // by normalizedID: those of byID whose id is spelled in an unusual way; see maxPerNormalizedID
 
 	cancelled []*Call // were cancelled and are not in byID: the latest maxCancelled, the oldest first
 }
@@ -60,13 +60,9 @@ func isPlainNumber(text string) bool {
 
 // add keeps a request, in the place of another one with exactly its id, which it returns.
 func (b *openCalls) add(call *Call) (old *Call) {
-	if b.byID == nil {
-		b.byID = make(map[jsonrpc.ID]*Call)
+	if old = b.byID.add(call); old != nil {
+		b.removeNormalized(old)
 	}
-	if old = b.byID[call.ID]; old != nil {
-		b.remove(old)
-	}
-	b.byID[call.ID] = call
 	if key := normalizedID(call.ID); key != call.ID.String() && len(b.byNormalized[key]) < maxPerNormalizedID {
 		if b.byNormalized == nil {
 			b.byNormalized = make(map[string][]*Call)
@@ -78,14 +74,16 @@ func (b *openCalls) add(call *Call) (old *Call) {
 
 // findByID returns the request with an id, or else one with an equivalent id; nil: there is none.
 func (b *openCalls) findByID(id jsonrpc.ID) *Call {
-	if call := b.byID[id]; call != nil {
+	if call := b.byID.get(id); call != nil {
 		return call
 	}
 	key := normalizedID(id)
 	if key != id.String() {
 		// The key of "\\n" reads like the id "\n", which is another.
-		if usual, ok := jsonrpc.ParseID([]byte(key)); ok && b.byID[usual] != nil && usual.Equivalent(id) {
-			return b.byID[usual]
+		if usual, ok := jsonrpc.ParseID([]byte(key)); ok && usual.Equivalent(id) {
+			if call := b.byID.get(usual); call != nil {
+				return call
+			}
 		}
 	}
 	if alike := b.byNormalized[key]; len(alike) > 0 {
@@ -98,23 +96,25 @@ func (b *openCalls) findByID(id jsonrpc.ID) *Call {
 func (b *openCalls) takeByID(id jsonrpc.ID) *Call {
 	call := b.findByID(id)
 	if call != nil {
-		b.removeKnown(call)
+		b.remove(call)
 	}
 	return call
 }
 
 // remove forgets a request. It is false if it is not there.
 func (b *openCalls) remove(call *Call) bool {
-	if b.byID[call.ID] != call {
+	if !b.byID.remove(call) {
 		return false
 	}
-	b.removeKnown(call)
+	b.removeNormalized(call)
 	return true
 }
 
-// removeKnown forgets a request that is there.
-func (b *openCalls) removeKnown(call *Call) {
-	delete(b.byID, call.ID)
+// removeNormalized takes a request out of byNormalized, if it is there.
+func (b *openCalls) removeNormalized(call *Call) {
+	if len(b.byNormalized) == 0 {
+		return
+	}
 	key := normalizedID(call.ID)
 	if key == call.ID.String() {
 		return

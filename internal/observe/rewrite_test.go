@@ -87,7 +87,7 @@ func TestRewriteOffered(t *testing.T) {
 	if want := []string{numbered("1"), x, numbered("2"), x}; !slices.Equal(server.sent, want) {
 		t.Errorf("sent\n%q\nwant\n%q", server.sent, want)
 	}
-	w.wants(t, "1<0 up c2s "+numbered("1")+" of ping()", "2<0 up c2s "+x, "unanswered up ping 7", "3<0 up c2s "+numbered("2")+" of ping()", "4<0 up c2s "+x)
+	w.wants(t, "0<0 up c2s "+numbered("1")+" of ping()", "0<0 up c2s "+x, "unanswered up ping 7", "0<0 up c2s "+numbered("2")+" of ping()", "0<0 up c2s "+x)
 	server.refuses = true
 	if c.Send(t.Context(), m.WithID(jsonrpc.IntID(8))) == nil {
 		t.Fatal("sent")

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/cpu"
+
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -37,22 +39,22 @@ type Session struct {
 
 	watcherValues watcherValues // of Watchers
 
-	calls           atomic.Uint64 // requests of the client
-	clientKnown     atomic.Bool   // the client has said who it is, or there is nothing more to look for
-	pid             atomic.Int64  // see PID
-	serverTransport atomicString  // the transport of the server
+	clientKnown     atomic.Bool  // the client has said who it is, or there is nothing more to look for
+	pid             atomic.Int64 // see PID
+	serverTransport atomicString // the transport of the server
+	era, revision   atomicString // see Era and Revision; without the lock, because every record asks for them
 
-	era, revision atomicString // see Era and Revision; without the lock, because every record asks for them
+	_ cpu.CacheLinePad // what follows changes with every message, and what is above seldom
 
-	mu              sync.Mutex
-	client          Implementation // see Client
-	initializeID    jsonrpc.ID     // of the latest initialize; zero: there was none
-	opened          bool           // see Opened
-	finished        bool           // End was called
-	openRequests    atomic.Int64   // requests in openClientCalls and openServerCalls
-	openClientCalls [2]openCalls   // by Hop: the client's requests that wait for an answer
-	openServerCalls [2]openCalls   // by Hop: the server's
-	unsampled       sessionUnsampledCalls
+	mu           sync.Mutex
+	openRequests atomic.Int64    // requests in openCalls
+	calls        atomic.Uint64   // requests of the client
+	openCalls    [2][2]openCalls // by Hop and Direction: requests that wait for an answer
+	unsampled    sessionUnsampledCalls
+	client       Implementation // see Client
+	initializeID jsonrpc.ID     // of the latest initialize; zero: there was none
+	opened       bool           // see Opened
+	finished     bool           // End was called
 }
 
 // atomicString is a text that is set later, and asked for often. The zero value is "".

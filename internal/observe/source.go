@@ -15,7 +15,8 @@ type Source struct {
 	textID jsonrpc.TextID // of the bytes of the message, without its id
 
 	failedVerdict atomic.Int32 // see Passed.Failed; 0: nobody has asked; -1: no; 1: yes
-	unsampled     bool         // the Sampler does not want the request. If nobody else does, Seq of mark is 0, and call is nil
+	told          bool         // Watchers were told of it
+	unsampled     bool         // the Sampler does not want the request. If nobody else does, told is false, and call is nil
 
 	// Memo is for the one Watcher that shows messages: what it finds out of the received message need not be found
 	// out again of the message that is sent. The Watcher sets Memo when it is told of the received message. If nobody was told of
@@ -51,7 +52,7 @@ func (p *Passed) Failed() bool {
 	if m.Kind() != jsonrpc.Response || m.IsError() {
 		return false
 	}
-	known := p.Source != nil && (p.CauseSeq == 0 || p.Source.IsWhole(m))
+	known := p.Source != nil && (!p.HasCause || p.Source.IsWhole(m))
 	if known {
 		if f := p.Source.failedVerdict.Load(); f != 0 {
 			return f > 0

@@ -59,13 +59,13 @@ func sessionOf(c *bridge.PendingCall) *Session {
 func (s *Session) addUnwatchedCall(w *WaitingCall) (since time.Time, told bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if call := s.openCallsAt(Downstream, w.Dir).byID[w.ID]; call != nil {
+	if call := s.openCallsAt(Downstream, w.Dir).byID.get(w.ID); call != nil {
 		return call.Began(), !call.cameUnwatched
 	}
 	s.unsampled.someAreKept.Store(true)
 	for _, hop := range []Hop{Downstream, Upstream} {
 		b := s.openCallsAt(hop, w.Dir)
-		if hop == Upstream && s.ServerTransport() == "" || len(b.byID) >= maxOpenCalls || b.byID[w.ID] != nil {
+		if hop == Upstream && s.ServerTransport() == "" || b.byID.count >= maxOpenCalls || b.byID.get(w.ID) != nil {
 			continue
 		}
 		b.add(&Call{ID: w.ID, Method: w.Method, Dir: w.Dir, began: momentOf(w.Since), cameUnwatched: true})
@@ -82,7 +82,7 @@ func (s *Session) keepsUnwatchedCall(hop Hop, dir Direction, id jsonrpc.ID) bool
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	call := s.openCallsAt(hop, dir).byID[id]
+	call := s.openCallsAt(hop, dir).byID.get(id)
 	return call != nil && call.cameUnwatched
 }
 

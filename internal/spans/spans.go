@@ -140,7 +140,7 @@ func (s *Spans) Watch(o *observe.Observer) (stop func()) {
 	if d := s.sampler.Description(); d != sdktrace.AlwaysSample().Description() && d != sdktrace.ParentBased(sdktrace.AlwaysSample()).Description() {
 		return unwatch
 	}
-	unwatchAll := o.Watch(nopWatcher{})
+	unwatchAll := o.WatchFor(nopWatcher{}, observe.Needs{})
 	return func() { unwatchAll(); unwatch() }
 }
 
@@ -149,5 +149,3 @@ type nopWatcher struct{}
 
 func (nopWatcher) Message(*observe.Passed) {}
 func (nopWatcher) Event(observe.Event)     {}
-func (nopWatcher) NeedsNoExchanges()       {}
-func (nopWatcher) NeedsNoNames() bool      { return true }

@@ -77,7 +77,7 @@ func (s *Spans) endWithResponse(p *observe.Passed, one *recordedSpan) {
 		code := truncate(string(m.Lookup("error", "code")), maxNameBytes)
 		text, _ = jsonrpc.Text(m.Lookup("error", "message"))
 		fault, text = code, s.redacted(text, maxTextBytes)
-		if !isReceived(p) && p.CauseSeq == 0 {
+		if !isReceived(p) && !p.HasCause {
 			fault = bridgeErrorType(m, fault)
 		}
 		more = append(more, attribute.String("rpc.response.status_code", code))

@@ -297,6 +297,9 @@ func (r *Recorder) Message(p *observe.Passed) {
 	defer b.mu.Unlock()
 	if l := r.reserve(size, unseen); l != nil {
 		l.passed, l.findings, l.sinks = *p, found, sinks
+		if p.Seq == 0 { // it was on its way when the Recorder began to watch
+			l.passed.Seq = r.observer.NextSeq()
+		}
 	}
 }
 

@@ -72,7 +72,7 @@ func (r *Recorder) findSecrets(p *observe.Passed) *findings {
 	}
 	d, learner := r.redactor.Load(), r.textRedactor.Load()
 	clean := d.CleanMark()
-	known := p.CauseSeq != 0 && len(extra) == 0 && p.Source.Memo == any(clean) && p.Source.IsWhole(&p.Message) && d.IsPlainID(p.Message.ID().String())
+	known := p.HasCause && len(extra) == 0 && p.Source.Memo == any(clean) && p.Source.IsWhole(&p.Message) && d.IsPlainID(p.Message.ID().String())
 	if known && learner == nil {
 		return noFindings
 	}
@@ -89,7 +89,7 @@ func (r *Recorder) findSecrets(p *observe.Passed) *findings {
 		case len(redacted) > 0:
 			f = &findings{out, redacted}
 			text = out
-		case p.CauseSeq == 0 && p.Source != nil && len(extra) == 0:
+		case !p.HasCause && p.Source != nil && len(extra) == 0:
 			p.Source.Memo = clean
 		}
 		if p.Message.Kind() == jsonrpc.Request && p.Call != nil && len(found) > 0 {
