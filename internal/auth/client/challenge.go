@@ -9,12 +9,10 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth"
 )
 
-// maxStepUps is how often somebody signs in for the same scopes after a 403. With the first sign-in
-// that makes three attempts.
+// maxStepUps is how often somebody signs in for the same scopes after a 403. With the first sign-in that makes three attempts.
 const maxStepUps = 2
 
-// A challengeResponder answers the challenges of the server: with another token, or by having somebody sign in. It may be used
-// concurrently.
+// A challengeResponder answers the 401 and 403 of the server: with another token, or by having somebody sign in. It may be used concurrently.
 type challengeResponder struct {
 	*credentialBase
 	redirect       redirectTarget
@@ -23,12 +21,11 @@ type challengeResponder struct {
 	metadataFinder *metadataFinder
 	tokens         *tokenCache
 	renewer        *renewer
-	signIn         func(context.Context, SignInRequired) error // gets a person to sign in; nil: nobody is asked
-	turn           chan struct{}                               // of size 1: held by who finds out what to do
+	signIn         func(context.Context, SignInRequired) error // calls Options.SignIn to get a person to sign in; nil: nobody is asked
+	turn           chan struct{}                               // of size 1: full while a request finds out what to do (awaitTurn)
 }
 
-// awaitTurn waits for the turn to answer a challenge: of many requests that are refused at the same time, one
-// finds out what to do.
+// awaitTurn waits until no other request is finding out how to answer a challenge; release lets the next one.
 func (r *challengeResponder) awaitTurn(ctx context.Context) (release func(), err error) {
 	select {
 	case r.turn <- struct{}{}:
@@ -38,8 +35,8 @@ func (r *challengeResponder) awaitTurn(ctx context.Context) (release func(), err
 	}
 }
 
-// handle401 answers a 401. old is what the request had, nil: nothing. isJustIssued: the same request was refused with another token before.
-// It returns what to try next; nil without an error: nobody can sign in there, and the 401 is the answer.
+// handle401 answers a 401 with the demand d to a request with old; nil: without a token. isJustIssued: the same request was refused with another token before.
+// It returns what to try next; nil without an error: nobody can sign in there, and the 401 stands.
 func (r *challengeResponder) handle401(ctx context.Context, d auth.Demand, old *credentialSnapshot, isJustIssued bool) (*credentialSnapshot, error) {
 	ctx, cancel := r.withSignInTimeout(ctx)
 	defer cancel()
@@ -53,7 +50,8 @@ func (r *challengeResponder) handle401(ctx context.Context, d auth.Demand, old *
 	return next, r.explainSignInTimeout(ctx, err)
 }
 
-// answer401WithoutPerson does what needs no person. Without a result and an error, a person must sign in, for the reason.
+// answer401WithoutPerson returns what to try next after a 401 if that is to be had without a person; the arguments are those of handle401. Neither next nor
+// err: a person must sign in, for the reason.
 func (r *challengeResponder) answer401WithoutPerson(ctx context.Context, d auth.Demand, old *credentialSnapshot, isJustIssued bool) (next *credentialSnapshot, reason string, err error) {
 	release, err := r.awaitTurn(ctx)
 	if err != nil {
@@ -106,8 +104,8 @@ func (r *challengeResponder) answer401WithoutPerson(ctx context.Context, d auth.
 	return nil, reason, r.checkSignInHelps(ctx, d, s, old, moved, isJustIssued, reason)
 }
 
-// checkSignInHelps notes that the server refuses the token, and returns why it would be of no use that a person signs in. nil: it may help. old, moved,
-// isJustIssued and reason are those of answer401WithoutPerson.
+// checkSignInHelps notes that the server refuses the token, and returns why a sign-in by a person would be of no use; nil: it may help. moved: the server has
+// changed to another issuer. The other arguments are those of answer401WithoutPerson.
 func (r *challengeResponder) checkSignInHelps(ctx context.Context, d auth.Demand, s *discovery, old *credentialSnapshot, moved, isJustIssued bool, reason string) error {
 	h := r.tokens.current.Load()
 	if old != nil && h != nil && h.hasSameToken(old) {
@@ -131,7 +129,8 @@ func (r *challengeResponder) checkSignInHelps(ctx context.Context, d auth.Demand
 	return err
 }
 
-// discoverAfter401 returns what is known of a server that has answered 401. errNoAuthServer: nothing shows that it has an authorization server.
+// discoverAfter401 returns what is known of a server that has answered 401 to a request with old, or nil. errNoAuthServer: nothing shows that it has an
+// authorization server, so that nobody can sign in.
 func (r *challengeResponder) discoverAfter401(ctx context.Context, d auth.Demand, old *credentialSnapshot) (*discovery, error) {
 	s, err := r.metadataFinder.discover(ctx, d.ResourceMetadata, old != nil)
 	protected := d.ResourceMetadata != "" || s != nil && s.Resource.Resource != "" // also if the rest is wrong
@@ -160,7 +159,8 @@ func (r *challengeResponder) handle403(ctx context.Context, d auth.Demand, old *
 	return next, r.explainSignInTimeout(ctx, err)
 }
 
-// answer403InTurn does what needs no person. Without a result and an error, a person must sign in.
+// answer403InTurn notes the scopes that a 403 demands, and gets a token with them if that needs no person. Neither a result nor an error: a person must sign
+// in.
 func (r *challengeResponder) answer403InTurn(ctx context.Context, d auth.Demand, old *credentialSnapshot) (*credentialSnapshot, error) {
 	release, err := r.awaitTurn(ctx)
 	if err != nil {
@@ -191,7 +191,8 @@ func (r *challengeResponder) answer403InTurn(ctx context.Context, d auth.Demand,
 	return r.renewer.signInWithoutPerson(ctx, s, old)
 }
 
-// signInPerson has a person sign in, and returns the credential that comes of it.
+// signInPerson has a person sign in for the reason, and returns the credential that this has brought, or one that is there already in the place of old. Without
+// Options.SignIn the error is a SignInRequired.
 func (r *challengeResponder) signInPerson(ctx context.Context, reason string, old *credentialSnapshot) (*credentialSnapshot, error) {
 	need := r.signInRequired(reason)
 	now, err := r.tokens.readStore(ctx)

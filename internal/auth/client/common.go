@@ -11,24 +11,24 @@ import (
 // A credentialBase is what all parts of a Credential share: whose it is, and how it is got. It does not change.
 type credentialBase struct {
 	options   Options
-	key       tokenstore.Key
-	serverURL string // where its metadata is looked for
-	origin    origin
-	caller    *auth.EndpointCaller
-	random    func() float64 // for jitter
+	key       tokenstore.Key       // the credential's name in the store
+	serverURL string               // the MCP server's, as http or https: its metadata is looked for there
+	origin    origin               // of serverURL: only requests to it get the token
+	caller    *auth.EndpointCaller // asks the server and its authorization server
+	random    func() float64       // returns a number from 0 to below 1, by which pauses and renewals differ
 }
 
-// now is the wall clock.
+// now returns the time by the wall clock.
 func (c *credentialBase) now() time.Time { return c.options.Now().Round(0).UTC() }
 
-// reportError tells of an error that no caller gets.
+// reportError tells Options.OnError of an error that no caller gets; not of nil.
 func (c *credentialBase) reportError(err error) {
 	if c.options.OnError != nil && err != nil {
 		c.options.OnError(err)
 	}
 }
 
-// signInRequired returns the error with what another process has announced of its sign-in.
+// signInRequired returns a SignInRequired with this reason, and with where the person goes if a process signs in already.
 func (c *credentialBase) signInRequired(reason string) *SignInRequired {
 	r := &SignInRequired{Reason: reason}
 	if login, pending, err := c.options.Store.PendingLogin(c.key); err == nil && pending {
@@ -37,7 +37,7 @@ func (c *credentialBase) signInRequired(reason string) *SignInRequired {
 	return r
 }
 
-// resourceParam returns what is sent as "resource": what was published, unchanged.
+// resourceParam returns the "resource" parameter: Options.Resource, or what the server's metadata names, unchanged; "": it is not sent.
 func (c *credentialBase) resourceParam(s *discovery) string {
 	switch {
 	case c.options.NoResource:
@@ -51,8 +51,8 @@ func (c *credentialBase) resourceParam(s *discovery) string {
 // offlineAccess is the scope that asks for a refresh token.
 const offlineAccess = "offline_access"
 
-// scopesToRequest returns what is asked for: what challenges have named, else what the server lists, else nothing. What
-// the user asks for comes in the place of the list. With offline, offline_access is added where it is offered.
+// scopesToRequest returns the scopes to ask for: those that challenges have named (w), or else those that the server lists; if Options.Scopes is set, these
+// with those of challenges. With offline, offline_access is added where the authorization server lists it. nil: none.
 func (c *credentialBase) scopesToRequest(s *discovery, w serverDemands, offline bool) []string {
 	all := w.Scopes
 	switch {
@@ -67,7 +67,7 @@ func (c *credentialBase) scopesToRequest(s *discovery, w serverDemands, offline 
 	return all
 }
 
-// needsDPoP reports whether tokens are to be bound to a key.
+// needsDPoP reports whether tokens are to be bound to a key: Options.DPoP says so, or with DPoPAuto what the server has published (s) or demanded (w).
 func (c *credentialBase) needsDPoP(s *discovery, w serverDemands) bool {
 	switch c.options.DPoP {
 	case DPoPOff:
@@ -78,7 +78,7 @@ func (c *credentialBase) needsDPoP(s *discovery, w serverDemands) bool {
 	return s.Resource.DPoPRequired || w.OnlyAcceptsDPoP && slices.Contains(s.AuthServer.DPoPAlgs, "ES256")
 }
 
-// newStoredCredential makes a credential without tokens. A key of proofs is kept.
+// newStoredCredential returns a credential without tokens for a sign-in, with a key for DPoP proofs if needsDPoP: that of old, or else a new one.
 func (c *credentialBase) newStoredCredential(s *discovery, w serverDemands, old tokenstore.Credential, scopes []string) (tokenstore.Credential, error) {
 	next := tokenstore.Credential{
 		Server: c.options.Server, Profile: c.options.Profile, Issuer: s.AuthServer.Issuer, TokenEndpoint: s.AuthServer.TokenEndpoint,

@@ -13,7 +13,7 @@ import (
 // Its parts hold what they know behind locks of their own. Each calls only those whose fields stand above its own.
 type Credential struct {
 	*credentialBase
-	redirect       redirectTarget
+	redirect       redirectTarget // where browsers come back to
 	provers        *proverCache
 	record         *serverRecord
 	registrar      *registrar
@@ -23,7 +23,7 @@ type Credential struct {
 	responder      *challengeResponder
 }
 
-// newCredential puts the parts together.
+// newCredential returns a Credential with all its parts.
 func newCredential(base *credentialBase) *Credential {
 	c := &Credential{credentialBase: base, redirect: newRedirectTarget(base.options, base.key)}
 	c.provers = &proverCache{credentialBase: base}
@@ -48,7 +48,7 @@ func (c *Credential) Key() tokenstore.Key { return c.key }
 // Server returns the URL of the MCP server.
 func (c *Credential) Server() string { return c.options.Server }
 
-// RedirectURIs returns the redirect URIs that sign-ins of this credential may have. No other server's are likely to be the same.
+// RedirectURIs returns the redirect URIs that sign-ins of this credential may have, one for each port. No other server's are likely to be the same.
 func (c *Credential) RedirectURIs() (all []string) {
 	for _, port := range c.redirect.ports() {
 		all = append(all, c.redirect.uriWithPort(port))
@@ -60,14 +60,13 @@ func (c *Credential) RedirectURIs() (all []string) {
 // them: for advice.
 func (c *Credential) LoginFlags() []string { return c.options.loginFlags() }
 
-// Close ends the waits for the lock, and waits for a token request that is under way: its answer
-// may be a pair of tokens that replaces the stored one. When ctx is done it gives that up.
+// Close ends waits for the lock of the credential, and waits for token requests that are under way: an answer may be a pair of tokens that replaces the stored
+// one. When ctx is done it cancels these requests.
 func (c *Credential) Close(ctx context.Context) { c.renewer.close(ctx) }
 
-// Token returns the token to use now. An empty one: no usable one is stored, and the server's challenge
-// decides what comes next. A token that is due is renewed once for all who use it. As long as the old one
-// is valid, nobody waits for the renewal. While renewals fail, the old one is returned until the server
-// refuses it.
+// Token returns the access token to use now; the zero Token: none is stored that can be used, and the server's challenge decides what comes next. A token that
+// is due is renewed once for all who use it. As long as the old one is valid, nobody waits for the renewal. While renewals fail, the old one is returned until
+// the server refuses it.
 func (c *Credential) Token(ctx context.Context) (auth.Token, error) {
 	h, err := c.renewer.usableSnapshot(ctx)
 	if h == nil || err != nil {
@@ -83,7 +82,7 @@ func (c *Credential) FollowStore(ctx context.Context, onChange func(signedIn boo
 	return c.tokens.followStore(ctx, onChange)
 }
 
-// LastFailedSignIn returns how the last sign-in of any process ended, if it brought nothing.
+// LastFailedSignIn returns how the last sign-in of any process failed; zero: it did not, or nobody has signed in, or the store cannot be read.
 func (c *Credential) LastFailedSignIn(ctx context.Context) FailedSignIn {
 	return c.record.lastFailedSignIn(ctx)
 }

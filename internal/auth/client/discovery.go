@@ -11,41 +11,39 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
 )
 
-// discoveryCacheTime is how long metadata is used without asking again. A refused token makes it ask at once.
+// discoveryCacheTime is how long stored metadata is used without asking again. A refused token makes it ask at once.
 const discoveryCacheTime = time.Hour
 
-// A discovery is what is known of a server and its authorization server.
+// A discovery is the metadata of an MCP server and of its authorization server, as it is stored.
 type discovery struct {
-	Resource           auth.ResourceMetadata `json:"resource"`
-	AuthServer         auth.ServerMetadata   `json:"server"`
-	DefaultEndpoints   bool                  `json:"assumed,omitempty"` // see auth.ServerMetadata
-	OriginIsAuthServer bool                  `json:"origin,omitempty"`  // there is no metadata of the resource: revision 2025-03-26
+	Resource           auth.ResourceMetadata `json:"resource"`          // of the MCP server; zero: it has none
+	AuthServer         auth.ServerMetadata   `json:"server"`            // of its authorization server
+	DefaultEndpoints   bool                  `json:"assumed,omitempty"` // AuthServer has no metadata, so its endpoints are the default ones of revision 2025-03-26
+	OriginIsAuthServer bool                  `json:"origin,omitempty"`  // the MCP server has no metadata, so its origin is taken for its authorization server (revision 2025-03-26)
 }
 
 // Bounds of what a server can make somebody do.
 const (
-	maxRecentSignIns = 5                // in signInWindow
-	signInWindow     = 10 * time.Minute // a server that refuses what signing in brings does not get another one
-	stepUpWindow     = time.Hour        // an attempt for more rights counts that long
-	maxScopes        = 100              // that challenges have named
-	discoveryTimeout = time.Minute      // for all metadata together
+	maxRecentSignIns = 5                // with so many sign-ins within signInWindow, nobody is asked to sign in again
+	signInWindow     = 10 * time.Minute // see maxRecentSignIns
+	stepUpWindow     = time.Hour        // how long sign-ins count for maxStepUps
+	maxScopes        = 100              // of a server whose challenges have named more scopes, requests fail
+	discoveryTimeout = time.Minute      // how long fetching all metadata may take
 )
 
-// A metadataFinder finds the metadata of a server and of its authorization server, and keeps them in the store. It may be used
-// concurrently.
+// A metadataFinder finds the metadata of a server and of its authorization server, and keeps it in the store. It may be used concurrently.
 type metadataFinder struct {
 	*credentialBase
 	record    *serverRecord
 	registrar *registrar
 	redirect  redirectTarget
 
-	mu sync.Mutex
-	// foundNoEndpointsAt is when a server without metadata was found to have none of the assumed endpoints.
-	foundNoEndpointsAt time.Time
+	mu                 sync.Mutex
+	foundNoEndpointsAt time.Time // when a server without metadata was found to lack the default endpoints too; zero: it was not
 }
 
-// discoverForSignIn is discover for a person who signs in: without metadata of the resource, what is stored is a guess, and whoever runs
-// the server may have mended that since.
+// discoverForSignIn is discover for a person who signs in: if the stored metadata is a guess (OriginIsAuthServer), it asks again, since whoever runs the server
+// may have mended that.
 func (f *metadataFinder) discoverForSignIn(ctx context.Context, announcedMetadataURL string) (*discovery, error) {
 	stored, err := f.record.storedDiscovery(ctx)
 	if err != nil {
@@ -54,8 +52,9 @@ func (f *metadataFinder) discoverForSignIn(ctx context.Context, announcedMetadat
 	return f.discover(ctx, announcedMetadataURL, stored != nil && stored.OriginIsAuthServer)
 }
 
-// discover returns what is stored, or asks the servers. refetch: it asks in any case. It also asks where the stored one is a guess (OriginIsAuthServer)
-// and the server announces metadata. With an error, it returns nil or a discovery of which only Resource may be used.
+// discover returns the stored metadata if it is fresh, or asks the servers. announcedMetadataURL is from a challenge, or "". It asks in any case with refetch,
+// or if what is stored is a guess (OriginIsAuthServer) and the server announces metadata. With an error, it returns nil or a discovery of which only Resource
+// may be used.
 func (f *metadataFinder) discover(ctx context.Context, announcedMetadataURL string, refetch bool) (*discovery, error) {
 	m, err := f.options.Store.Metadata(ctx, f.key)
 	if err != nil {
@@ -81,7 +80,8 @@ func (f *metadataFinder) discover(ctx context.Context, announcedMetadataURL stri
 	return found, nil
 }
 
-// fetchDiscovery asks the servers. have is what is stored, or nil. It returns as discover does.
+// fetchDiscovery asks the servers for their metadata, and stores nothing. announced is from a challenge, or ""; have is what is stored, or nil. With an error,
+// it returns nil or a discovery of which only Resource may be used.
 func (f *metadataFinder) fetchDiscovery(ctx context.Context, announced string, have *discovery) (*discovery, error) {
 	resource, err := f.caller.FetchResourceMetadata(ctx, f.options.Revision, f.serverURL, announced)
 	if auth.Is(err, auth.NotFound) {
@@ -107,12 +107,11 @@ func (f *metadataFinder) fetchDiscovery(ctx context.Context, announced string, h
 	return &discovery{Resource: resource}, none
 }
 
-// errNoAuthServer says that nothing shows that somebody could sign in at a server.
+// errNoAuthServer says that a server answers 401 and nothing shows that somebody could sign in there.
 var errNoAuthServer = errors.New("the server tells nothing of an authorization server")
 
-// canSignIn reports whether somebody can sign in there. Where there is no metadata at all, s has the endpoints that
-// revision 2025-03-26 assumes. A server that only wants a key has none of them. So canSignIn registers the client,
-// unless it has before: the endpoints are there if that works.
+// canSignIn reports whether somebody can sign in at the server of s. It is in doubt only where there is no metadata at all: then it tries to register the
+// client at the default endpoints, unless it has before. A server that only wants a key has none.
 func (f *metadataFinder) canSignIn(ctx context.Context, s *discovery) bool {
 	if !s.DefaultEndpoints || f.options.Machine != nil || f.options.ClientID != "" || f.options.ClientMetadataURL != "" || f.options.NoDynamicRegistration {
 		return true
@@ -136,7 +135,7 @@ func (f *metadataFinder) canSignIn(ctx context.Context, s *discovery) bool {
 	return err == nil
 }
 
-// orderIssuers puts the issuer first that this client is known at, if the server still names it, and returns the first four.
+// orderIssuers returns at most four of the issuers that a server names: first the one at which the client is registered, or that was used before.
 func (f *metadataFinder) orderIssuers(issuers []string, have *discovery) []string {
 	first := f.options.ClientIssuer
 	if first == "" && have != nil {
@@ -148,7 +147,7 @@ func (f *metadataFinder) orderIssuers(issuers []string, have *discovery) []strin
 	return issuers[:min(len(issuers), 4)]
 }
 
-// hasIssuer reports whether the server still works with an issuer.
+// hasIssuer reports whether the server names this issuer as one that it accepts tokens of.
 func (s *discovery) hasIssuer(issuer string) bool {
 	return s.AuthServer.Issuer == issuer || slices.Contains(s.Resource.AuthorizationServers, issuer)
 }

@@ -20,20 +20,22 @@ import (
 
 // The ports of redirect URIs, and how many others are tried where one is in use.
 const (
-	minRedirectPort = 33418
-	maxRedirectPort = 49150
-	extraPortTries  = 8
+	minRedirectPort = 33418 // the lowest port of redirect URIs
+	maxRedirectPort = 49150 // the highest one
+	extraPortTries  = 8     // how many other ports are tried where one is in use
 )
 
+// callbackPath is the path of all redirect URIs.
 const callbackPath = "/callback"
 
 // A redirectTarget is where browsers come back to: host and port on this machine. It is a value.
 type redirectTarget struct {
-	host               string
-	port               int  // the same one each time, and another one for each credential
-	isPortChosenByUser bool // Options.RedirectPort was given
+	host               string // "127.0.0.1", or Options.RedirectHost
+	port               int    // the first one to try: the same at each sign-in, and another one for each credential
+	isPortChosenByUser bool   // port is Options.RedirectPort, and no other is tried
 }
 
+// newRedirectTarget returns where browsers come back to for the credential with this key.
 func newRedirectTarget(o Options, key tokenstore.Key) redirectTarget {
 	d := redirectTarget{cmp.Or(o.RedirectHost, "127.0.0.1"), o.RedirectPort, o.RedirectPort != 0}
 	if d.isPortChosenByUser {
@@ -47,16 +49,15 @@ func newRedirectTarget(o Options, key tokenstore.Key) redirectTarget {
 	return d
 }
 
-// uri returns the redirect URI.
+// uri returns the redirect URI with port.
 func (d redirectTarget) uri() string { return d.uriWithPort(d.port) }
 
-// uriWithPort returns the redirect URI with another port.
+// uriWithPort returns the redirect URI with this port in the place of its own.
 func (d redirectTarget) uriWithPort(port int) string {
 	return "http://" + net.JoinHostPort(d.host, strconv.Itoa(port)) + callbackPath
 }
 
-// listen opens the loopback listeners of the redirect URI. Another port is taken only where the user has not
-// chosen one; the registration is made anew for it.
+// listen opens the loopback listeners of the redirect URI, on the first of ports that is free, and returns which one that is.
 func (d redirectTarget) listen(ctx context.Context) (all []net.Listener, port int, err error) {
 	switch d.host {
 	case "127.0.0.1", "localhost", "::1":
@@ -71,7 +72,7 @@ func (d redirectTarget) listen(ctx context.Context) (all []net.Listener, port in
 	return nil, 0, &PermanentError{Problem: "the browser cannot come back: end the program that has the port, or choose another one with --redirect-port", Err: err}
 }
 
-// ports returns the ports that a sign-in may have. It takes the first one that nobody else uses.
+// ports returns the ports that a sign-in may have, in the order in which they are tried. It is one if the user has chosen it.
 func (d redirectTarget) ports() []int {
 	all := []int{d.port}
 	for try := 1; try <= extraPortTries && !d.isPortChosenByUser; try++ {
@@ -106,23 +107,24 @@ func (d redirectTarget) listenOnPort(ctx context.Context, port int) ([]net.Liste
 	return all, nil
 }
 
-// An authorizationOutcome is the end of an authorization request.
+// An authorizationOutcome is what has come of an authorization request.
 type authorizationOutcome struct {
-	code string
-	err  error
+	code string // the authorization code; "": there is none
+	err  error  // why there is no code
 }
 
-// A callbackReceiver takes one authorization response: from a browser, or as text.
+// A callbackReceiver takes the first response to one authorization request: from a browser, or as a URL that a person gives.
 type callbackReceiver struct {
-	redirectURI  string
-	expectedHost string // the Host that a request must have
-	expected     auth.ExpectedCallback
-	outcome      chan authorizationOutcome // of size 1
+	redirectURI  string                    // what the response's URL begins with
+	expectedHost string                    // the Host that a browser's request must have
+	expected     auth.ExpectedCallback     // what the response must have
+	outcome      chan authorizationOutcome // gets one outcome; of size 1
 
 	mu         sync.Mutex
 	isAnswered bool // outcome was sent
 }
 
+// newCallbackReceiver returns a callbackReceiver for a redirect URI.
 func newCallbackReceiver(redirect string, expect auth.ExpectedCallback) *callbackReceiver {
 	u, _ := url.Parse(redirect)
 	return &callbackReceiver{redirectURI: redirect, expectedHost: u.Host, expected: expect, outcome: make(chan authorizationOutcome, 1)}
@@ -132,7 +134,7 @@ func newCallbackReceiver(redirect string, expect auth.ExpectedCallback) *callbac
 // URL. The first answer counts.
 var errAlreadyAnswered = errors.New("the sign-in has been answered already")
 
-// acceptQuery takes the query of a response. An error leaves the sign-in open, except errAlreadyAnswered.
+// acceptQuery takes the query of a response, and sends the outcome. An error leaves the sign-in open (it is another one's response), except errAlreadyAnswered.
 func (v *callbackReceiver) acceptQuery(query string) error {
 	code, err := v.expected.ParseCode(query)
 	if auth.Is(err, auth.UnrelatedResponse) {
@@ -148,7 +150,7 @@ func (v *callbackReceiver) acceptQuery(query string) error {
 	return nil
 }
 
-// acceptURL takes the address that a browser ended at, as a person gives it.
+// acceptURL takes the URL that a browser ended at, as a person gives it. Its errors are those of acceptQuery, and one for a URL that is none of redirectURI.
 func (v *callbackReceiver) acceptURL(addr string) error {
 	rest, ok := strings.CutPrefix(strings.TrimSpace(addr), v.redirectURI+"?")
 	if !ok {
@@ -158,7 +160,7 @@ func (v *callbackReceiver) acceptURL(addr string) error {
 	return v.acceptQuery(rest)
 }
 
-// ServeHTTP answers the browser. The page has no script, and nothing that came with the request.
+// ServeHTTP takes a response from the browser, and answers with a short page that has no script, and nothing that came with the request.
 func (v *callbackReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
@@ -186,6 +188,7 @@ func (v *callbackReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// writePage answers with a page that says text.
 func writePage(w http.ResponseWriter, status int, text string) {
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, "<!doctype html><title>Sign-in</title><p>"+text+"</p>\n")

@@ -22,9 +22,8 @@ func (ClientCredentials) requestToken(ctx context.Context, m machineTokenRequest
 // JWTBearer is a MachineTokenSource that has an assertion of somebody else, such as the identity of a workload (RFC 7523, 2.1). If
 // the assertion is refused, no other grant is tried.
 type JWTBearer struct {
-	AssertionName string // what the assertion is known by, such as its file
-	// Assertion returns the assertion. It is called for each token request, with the credential locked: it must not wait.
-	Assertion func() (tokenstore.Secret, error)
+	AssertionName string                            // what tells the assertion from others, such as its file; part of the credential's key
+	Assertion     func() (tokenstore.Secret, error) // returns the assertion; called for each token request, with the credential locked: it must not wait
 }
 
 func (j JWTBearer) identity() string { return "jwt-bearer " + j.AssertionName }
@@ -41,16 +40,11 @@ func (j JWTBearer) requestToken(ctx context.Context, m machineTokenRequest) (aut
 // provider is exchanged there for an assertion, and that for a token (identity assertion
 // authorization grant, ID-JAG). No browser goes to the server.
 type EnterpriseManaged struct {
-	IDP       auth.ServerMetadata // of the identity provider: Issuer is required; without TokenEndpoint the metadata is fetched each time
-	IDPClient auth.Client         // who we are to the identity provider
-	// IDPHTTPClient makes the requests to the identity provider. The user has named that, so it may be at an address to which
-	// the MCP server may not lead. nil: Options.HTTPClient.
-	IDPHTTPClient *http.Client
-	// IDToken returns the id token of the person. It is called for each token request, with the credential locked: it must not wait.
-	IDToken func() (tokenstore.Secret, error)
-	// IDPClientSecret returns the secret of IDPClient, as it is now, and beside an error what it was before. It is called like
-	// IDToken. nil: IDPClient has the secret, or needs none.
-	IDPClientSecret func() (tokenstore.Secret, error)
+	IDP             auth.ServerMetadata               // the identity provider: Issuer is required; without TokenEndpoint its metadata is fetched for each token
+	IDPClient       auth.Client                       // who we are to the identity provider
+	IDPHTTPClient   *http.Client                      // makes the requests to IDP, which may be at an address to which the MCP server may not lead; nil: Options.HTTPClient
+	IDToken         func() (tokenstore.Secret, error) // returns the id token of the person; called for each token request, with the credential locked: it must not wait
+	IDPClientSecret func() (tokenstore.Secret, error) // returns the secret of IDPClient as it is now, or with an error as it was before; called like IDToken; nil: IDPClient has it, or needs none
 }
 
 func (e EnterpriseManaged) identity() string {
@@ -90,7 +84,8 @@ func (e EnterpriseManaged) requestToken(ctx context.Context, m machineTokenReque
 	return m.caller.RequestToken(ctx, m.server, m.client, auth.JWTBearerGrant(t.AccessToken, m.resource, m.scopes), m.prover)
 }
 
-// signInWithoutPerson gets a token from Options.Machine: the first one, or one in the place of old, which the server refused.
+// signInWithoutPerson gets a token from Options.Machine and stores it: the first one, or one in the place of old, which the server refused. If another process
+// has stored one meanwhile, it returns that.
 func (r *renewer) signInWithoutPerson(ctx context.Context, s *discovery, old *credentialSnapshot) (got *credentialSnapshot, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

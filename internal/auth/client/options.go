@@ -19,39 +19,38 @@ type DPoPMode int
 
 // The values of DPoPMode.
 const (
-	DPoPAuto    DPoPMode = iota // where the server asks for it
-	DPoPRequire                 // always: a token that is not bound is refused
-	DPoPOff                     // never
+	DPoPAuto    DPoPMode = iota // tokens are bound to a key where the server asks for it
+	DPoPRequire                 // tokens are always bound to a key: one that is not is refused
+	DPoPOff                     // tokens are never bound to a key
 )
 
 // Options say whose credential it is, and how it is got. They may not be changed once they are in use.
 type Options struct {
 	Store    *tokenstore.Store // required
 	Server   string            // URL of the MCP server, http, https, ws or wss: required
-	Key      tokenstore.Key    // its name in the store, for callers that have it from there; "": made of other Options
+	Key      tokenstore.Key    // the credential's name in the store, for callers that have it from there; "": made of other Options
 	Profile  string            // tells several accounts at one server apart; "": the usual one
 	Revision auth.Revision     // of the protocol, as far as discovery differs; "": the newest
 
 	// HTTPClient makes the requests for metadata, registration and tokens: its Transport has proxies,
 	// certificates and the rules for addresses. nil: http.DefaultClient.
 	HTTPClient *http.Client
-	// Now is the clock. Only its wall clock is used, so that the time counts in which a laptop sleeps. nil: time.Now.
-	Now func() time.Time
+	Now        func() time.Time // the clock, of which only the wall clock is used, so that the time counts in which a laptop sleeps; nil: time.Now
 
-	Resource      string            // sent in the place of the published resource; "": that one
+	Resource      string            // the "resource" parameter in the place of what the server publishes; "": what the server publishes
 	NoResource    bool              // no "resource" parameter is sent
-	Scopes        []string          // asked for in any case, instead of those that the server lists
+	Scopes        []string          // asked for, with those that challenges name; nil: only the latter, or else those that the server lists
 	ExtraParams   []auth.Param      // added to the authorization request
-	IssuerAliases map[string]string // see auth.EndpointCaller
-	DPoP          DPoPMode
+	IssuerAliases map[string]string // by an issuer as it is announced: the issuer that its metadata may name instead
+	DPoP          DPoPMode          // whether tokens are bound to a key
 
-	ClientID              string             // registered by hand; "": none
-	ClientIssuer          string             // where that was; "": nobody said
-	ClientAuth            ClientAuthFunc     // of ClientID, or of ClientMetadataURL: called at each use; nil: it has neither a secret nor a key
+	ClientID              string             // a client id that somebody has registered by hand; "": none
+	ClientIssuer          string             // the issuer at which ClientID was registered; "": nobody said
+	ClientAuth            ClientAuthFunc     // the secret or key of ClientID or ClientMetadataURL, called at each use; nil: there is none
 	ClientMetadataURL     string             // address of the client's metadata document; "": none
 	NoDynamicRegistration bool               // the client may not register itself
-	RedirectHost          string             // "127.0.0.1" (""), or "localhost" for servers that ask for it
-	RedirectPort          int                // 0: made of the key
+	RedirectHost          string             // the host that browsers come back to: "127.0.0.1" (also ""), or "localhost" for servers that ask for it
+	RedirectPort          int                // the port that browsers come back to; 0: made of the key in the store
 	Machine               MachineTokenSource // signs in without a person; nil: a person does
 	SignIn                SignInFunc         // called when a person must sign in; nil: a SignInRequired error says so
 	SignInWait            time.Duration      // bounds what a request waits until somebody has signed in, metadata and registration included; at least 10 s, 0: nothing does
@@ -68,22 +67,22 @@ type SignInFunc func(ctx context.Context, c *Credential, need SignInRequired) er
 // concurrently.
 type ClientAuthFunc func() (secret tokenstore.Secret, key *auth.AssertionSigner, err error)
 
-// A MachineTokenSource gets tokens without a person.
+// A MachineTokenSource gets tokens without a person. The type decides by which grant.
 type MachineTokenSource interface {
-	// requestToken asks for a token. m.server is where, resource and scopes are what for.
+	// requestToken asks the authorization server m.server for a token.
 	requestToken(ctx context.Context, m machineTokenRequest) (auth.Token, error)
-	// identity tells the credential from those of other sources: it is a part of the key in the store.
+	// identity is a part of the credential's key in the store: it differs from that of other sources.
 	identity() string
 }
 
-// A machineTokenRequest is what a MachineTokenSource needs for one token.
+// A machineTokenRequest has what a MachineTokenSource needs to ask for one token.
 type machineTokenRequest struct {
-	caller   *auth.EndpointCaller
-	server   auth.ServerMetadata
-	client   auth.Client
-	resource string
-	scopes   []string
-	prover   *auth.Prover // nil: no proof
+	caller   *auth.EndpointCaller // sends the request
+	server   auth.ServerMetadata  // the authorization server
+	client   auth.Client          // who we are to it
+	resource string               // what the token is for; "": not sent
+	scopes   []string             // asked for
+	prover   *auth.Prover         // binds the token to its key; nil: it need not be bound
 }
 
 // New returns the Credential of these options. It makes no request and reads no file.
@@ -110,7 +109,7 @@ func New(o Options) (*Credential, error) {
 	return newCredential(base), nil
 }
 
-// key returns the name under which the credential is stored.
+// key returns the name under which the credential is stored: Key, or else one made of the server and of what tells credentials apart.
 func (o Options) key() (tokenstore.Key, error) {
 	if o.Key != "" {
 		return tokenstore.ParseKey(string(o.Key))
@@ -134,7 +133,7 @@ func (o Options) key() (tokenstore.Key, error) {
 	return id.Key()
 }
 
-// toHTTPURL returns the address at which a server has its metadata: WebSocket has the one of HTTP.
+// toHTTPURL returns a server's URL with http in the place of ws, https of wss: its metadata is there.
 func toHTTPURL(server string) (string, error) {
 	if _, err := tokenstore.CanonicalURL(server); err != nil {
 		return "", err
@@ -150,8 +149,12 @@ func toHTTPURL(server string) (string, error) {
 }
 
 // An origin is the scheme, host and port of a URL; those of WebSocket count as those of HTTP.
-type origin struct{ scheme, host string }
+type origin struct {
+	scheme string // "http" or "https", also of a WebSocket
+	host   string // with its port, unless that is the scheme's usual one
+}
 
+// originOf returns the origin of an address; the zero origin: it is no URL.
 func originOf(addr string) origin {
 	u, err := url.Parse(addr)
 	if err != nil {
@@ -160,6 +163,7 @@ func originOf(addr string) origin {
 	return originOfURL(u)
 }
 
+// originOfURL returns the origin of a URL.
 func originOfURL(u *url.URL) origin {
 	o := origin{u.Scheme, u.Host}
 	switch o.scheme {
@@ -178,7 +182,7 @@ func originOfURL(u *url.URL) origin {
 	return o
 }
 
-// loginFlags is Credential.LoginFlags.
+// loginFlags returns the flags of "mcp-bridge login" that tell this credential from others of its server, quoted for a shell.
 func (o *Options) loginFlags() (flags []string) {
 	for _, f := range [][2]string{{"--profile", o.Profile}, {"--client-id", o.ClientID}} {
 		if f[1] != "" {

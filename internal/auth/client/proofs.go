@@ -11,16 +11,16 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
 )
 
-// A proverCache has the Prover of the key that tokens are bound to (DPoP). It may be used concurrently.
+// A proverCache has the Prover of the key that tokens are bound to (DPoP), so that its nonces are kept. It may be used concurrently.
 type proverCache struct {
 	*credentialBase
 
 	mu      sync.Mutex
-	prover  *auth.Prover      // the last one; nil: none was needed
-	keyText tokenstore.Secret // the key of prover
+	prover  *auth.Prover      // the last one that was asked for; nil: none was
+	keyText tokenstore.Secret // the stored key from which prover was made
 }
 
-// proverForKey returns the Prover of a stored key, which keeps its nonces while the key is the same; nil: text is zero.
+// proverForKey returns the Prover of a stored key: the same one as before while the key is the same. nil without an error: text is zero.
 func (k *proverCache) proverForKey(text tokenstore.Secret) (*auth.Prover, error) {
 	if text.IsZero() {
 		return nil, nil
@@ -41,7 +41,7 @@ func (k *proverCache) proverForKey(text tokenstore.Secret) (*auth.Prover, error)
 	return p, err
 }
 
-// parseProofKey reads a stored key of proofs.
+// parseProofKey reads a key for DPoP proofs in the form in which it is stored (newProofKey).
 func parseProofKey(text tokenstore.Secret) (*ecdsa.PrivateKey, error) {
 	if der, err := base64.StdEncoding.DecodeString(text.Reveal()); err == nil {
 		if key, err := x509.ParsePKCS8PrivateKey(der); err == nil {
@@ -53,7 +53,7 @@ func parseProofKey(text tokenstore.Secret) (*ecdsa.PrivateKey, error) {
 	return nil, errors.New("the stored key for proofs cannot be used: sign in again")
 }
 
-// newProofKey makes a key of proofs, as it is stored.
+// newProofKey makes a key for DPoP proofs, in the form in which it is stored: PKCS #8 in base64.
 func newProofKey() (tokenstore.Secret, error) {
 	key, err := auth.NewDPoPKey()
 	if err != nil {

@@ -15,15 +15,15 @@ import (
 // have asked for, how the last sign-in has ended, and whether it refuses the token. It may be used concurrently.
 type serverRecord struct{ *credentialBase }
 
-// serverDemands is what the server's challenges have asked for. It is remembered over processes.
+// serverDemands is what the challenges of a server have asked for, and how often somebody has signed in. It is stored, for all processes.
 type serverDemands struct {
-	MetadataURL     string         `json:"announced,omitempty"` // address of the resource's metadata
-	Scopes          []string       `json:"scopes,omitempty"`    // all that challenges have named
-	OnlyAcceptsDPoP bool           `json:"dpop,omitempty"`      // it takes bound tokens only
-	IsStepUpDue     bool           `json:"stepUp,omitempty"`    // the next sign-in is for more scopes
-	StepUpsByScopes map[string]int `json:"attempts,omitempty"`  // how often somebody signed in for these scopes after a 403
-	SignInTimes     []time.Time    `json:"signed,omitempty"`    // when somebody signed in, the last times
-	IsTokenAccepted bool           `json:"proven,omitempty"`    // the server has taken a token of the last sign-in
+	MetadataURL     string         `json:"announced,omitempty"` // the address of its metadata that a challenge has named last; "": none
+	Scopes          []string       `json:"scopes,omitempty"`    // all that its challenges have named, at most maxScopes
+	OnlyAcceptsDPoP bool           `json:"dpop,omitempty"`      // its last challenge took only tokens that are bound to a key
+	IsStepUpDue     bool           `json:"stepUp,omitempty"`    // the last challenge was a 403, so the next sign-in is for more scopes
+	StepUpsByScopes map[string]int `json:"attempts,omitempty"`  // by scopeKey of Scopes: how often somebody signed in for them after a 403
+	SignInTimes     []time.Time    `json:"signed,omitempty"`    // when somebody signed in: the last maxRecentSignIns times
+	IsTokenAccepted bool           `json:"proven,omitempty"`    // the server has accepted the token of the last sign-in, for something
 }
 
 // countRecentSignIns returns how many of SignInTimes are not longer ago than within.
@@ -38,8 +38,8 @@ func (w serverDemands) countRecentSignIns(now time.Time, within time.Duration) (
 
 // The names of the stored documents.
 const (
-	discoveryDocumentName = "site"
-	demandsDocumentName   = "wants"
+	discoveryDocumentName = "site"  // of the stored metadata, a discovery
+	demandsDocumentName   = "wants" // of the stored serverDemands
 )
 
 // storedDiscovery returns the discovery as it is stored, however old; nil: there is none.
@@ -51,7 +51,7 @@ func (r *serverRecord) storedDiscovery(ctx context.Context) (*discovery, error) 
 	return parseDiscovery(m), nil
 }
 
-// parseDiscovery reads a stored discovery. One of another version is as good as none.
+// parseDiscovery returns the stored discovery; nil: there is none, or it cannot be read.
 func parseDiscovery(m tokenstore.Metadata) *discovery {
 	s := &discovery{}
 	if m.Documents[discoveryDocumentName] == nil || json.Unmarshal(m.Documents[discoveryDocumentName], s) != nil {
@@ -61,7 +61,7 @@ func parseDiscovery(m tokenstore.Metadata) *discovery {
 	return s
 }
 
-// storeDiscovery stores a discovery, for the time that it is used without asking again.
+// storeDiscovery stores a discovery, which is fresh for discoveryCacheTime.
 func (r *serverRecord) storeDiscovery(ctx context.Context, s *discovery) error {
 	return r.options.Store.UpdateMetadata(ctx, r.key, func(m *tokenstore.Metadata) (bool, error) {
 		m.Expires = r.now().Add(discoveryCacheTime)
@@ -69,7 +69,7 @@ func (r *serverRecord) storeDiscovery(ctx context.Context, s *discovery) error {
 	})
 }
 
-// setDocument puts a document among others.
+// setDocument puts a document into m under this name, as JSON.
 func setDocument(m *tokenstore.Metadata, name string, document any) error {
 	text, err := json.Marshal(document)
 	if m.Documents == nil {
@@ -79,7 +79,7 @@ func setDocument(m *tokenstore.Metadata, name string, document any) error {
 	return err
 }
 
-// parseDocument returns a stored document. One that is missing or of another version is a new one.
+// parseDocument returns the document of this name in m; the zero T: there is none, or it cannot be read.
 func parseDocument[T any](m tokenstore.Metadata, name string) (document T) {
 	if text := m.Documents[name]; text != nil && json.Unmarshal(text, &document) != nil {
 		var none T
@@ -88,9 +88,8 @@ func parseDocument[T any](m tokenstore.Metadata, name string) (document T) {
 	return document
 }
 
-// updateDocument changes a stored document in one step, so that nothing is lost of what another process stores at the same
-// moment. change reports whether it has changed the document. change is called once for what can be read without a lock. If it has
-// changed that, it is called again with the lock, for what is there then.
+// updateDocument changes a stored document under a lock, so that nothing is lost of what another process stores at the same moment. change reports whether it
+// has changed the document. It is called first on what is read without a lock, and, only if it changes that, again under the lock.
 func updateDocument[T any](ctx context.Context, r *serverRecord, name string, change func(*T) (changed bool, err error)) error {
 	m, err := r.options.Store.Metadata(ctx, r.key)
 	if err != nil {
@@ -109,13 +108,13 @@ func updateDocument[T any](ctx context.Context, r *serverRecord, name string, ch
 	})
 }
 
-// storedDemands returns what challenges have asked for.
+// storedDemands returns what challenges have asked for; zero: nothing yet.
 func (r *serverRecord) storedDemands(ctx context.Context) (serverDemands, error) {
 	m, err := r.options.Store.Metadata(ctx, r.key)
 	return parseDocument[serverDemands](m, demandsDocumentName), err
 }
 
-// noteDemand remembers what a challenge asks for. stepUp: it came with a 403, and the scopes of old are needed too.
+// noteDemand adds what a challenge asks for to the stored serverDemands. stepUp: it came with a 403, so the scopes of old (may be nil) are needed too.
 func (r *serverRecord) noteDemand(ctx context.Context, d auth.Demand, old *credentialSnapshot, stepUp bool) error {
 	return updateDocument(ctx, r, demandsDocumentName, func(w *serverDemands) (bool, error) {
 		before := fmt.Sprint(*w)
@@ -137,7 +136,7 @@ func (r *serverRecord) noteDemand(ctx context.Context, d auth.Demand, old *crede
 	})
 }
 
-// noteSignIn counts a sign-in, and whether a 403 was the reason of it.
+// noteSignIn adds a sign-in that has just brought a token to the stored serverDemands.
 func (r *serverRecord) noteSignIn(ctx context.Context) error {
 	return updateDocument(ctx, r, demandsDocumentName, func(w *serverDemands) (bool, error) {
 		now := r.now()
@@ -156,19 +155,19 @@ func (r *serverRecord) noteSignIn(ctx context.Context) error {
 	})
 }
 
-// scopeKey names a set of scopes.
+// scopeKey returns the same text for the same scopes, whatever their order.
 func scopeKey(scopes []string) string { return auth.JoinScope(slices.Sorted(slices.Values(scopes))) }
 
 // failedSignInDocumentName is the name of the stored document about the last sign-in, a FailedSignIn.
 const failedSignInDocumentName = "ended"
 
-// A FailedSignIn is how a sign-in ended that brought nothing.
+// A FailedSignIn says when and why the last sign-in failed.
 type FailedSignIn struct {
-	EndedAt time.Time `json:"at,omitzero"` // zero: the last one was good, or there was none
-	Problem string    `json:"problem,omitempty"`
+	EndedAt time.Time `json:"at,omitzero"`       // when; zero: the last sign-in succeeded, or there was none
+	Problem string    `json:"problem,omitempty"` // why, in one line
 }
 
-// noteSignInEnd remembers how a sign-in has ended, for other processes.
+// noteSignInEnd stores how a sign-in has ended, for other processes: failed because of err, or well if err is nil.
 func (r *serverRecord) noteSignInEnd(err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), lockTimeout)
 	defer cancel()
@@ -183,7 +182,7 @@ func (r *serverRecord) noteSignInEnd(err error) {
 	}))
 }
 
-// lastFailedSignIn is Credential.LastFailedSignIn.
+// lastFailedSignIn returns how the last sign-in of any process failed; zero: it did not.
 func (r *serverRecord) lastFailedSignIn(ctx context.Context) FailedSignIn {
 	m, err := r.options.Store.Metadata(ctx, r.key)
 	if err != nil {

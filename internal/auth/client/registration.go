@@ -13,7 +13,7 @@ import (
 // A registrar gets client ids, and keeps them in the store. It may be used concurrently.
 type registrar struct{ *credentialBase }
 
-// chooseIDSource returns how the client gets its id, or the error that says what to register, and where.
+// chooseIDSource returns how the client gets its id at the authorization server of s, or an error that says what to register, and where.
 func (g *registrar) chooseIDSource(s *discovery, redirect string) (auth.ClientIDSource, error) {
 	return auth.ClientIDOptions{
 		ClientID: g.options.ClientID, Issuer: g.options.ClientIssuer, MetadataURL: g.options.ClientMetadataURL,
@@ -21,8 +21,8 @@ func (g *registrar) chooseIDSource(s *discovery, redirect string) (auth.ClientID
 	}.ChooseSource(s.AuthServer)
 }
 
-// clientForSignIn returns the client for a sign-in with this redirect URI. It registers one if none is known that
-// has been of use, or with anew in any case: an authorization server that has forgotten a client tells only the person.
+// clientForSignIn returns the client for a sign-in with this redirect URI. It registers one if no usable one is stored (isUsable), or with anew in any case: an
+// authorization server that has forgotten a client tells only the person.
 func (g *registrar) clientForSignIn(ctx context.Context, s *discovery, redirect string, scopes []string, anew bool) (auth.Client, error) {
 	way, err := g.chooseIDSource(s, redirect)
 	switch {
@@ -58,8 +58,8 @@ func (g *registrar) clientForSignIn(ctx context.Context, s *discovery, redirect 
 	return found, err
 }
 
-// register registers a client. Some authorization servers take no scopes in a registration but their own, which
-// those of a resource are not (RFC 7591, 2 leaves it to them): then they get none, and choose.
+// register registers a client. If the authorization server does not take the scopes of m, as some take only their own (RFC 7591, 2), it registers without
+// scopes.
 func (g *registrar) register(ctx context.Context, s *discovery, m auth.ClientMetadata) (auth.Registration, error) {
 	reg, err := g.caller.Register(ctx, s.AuthServer, m, "")
 	if e, ok := errors.AsType[*auth.Error](err); ok && e.Code == "invalid_client_metadata" && m.Scope != "" {
@@ -69,17 +69,17 @@ func (g *registrar) register(ctx context.Context, s *discovery, m auth.ClientMet
 	return reg, err
 }
 
-// newRegistrationGrace is how long a registration counts as one that the server still knows, without having been of use.
+// newRegistrationGrace is how long a new registration is used though no sign-in with it has succeeded yet.
 const newRegistrationGrace = time.Minute
 
-// isUsable reports whether a registration was of use, or has just been made, and its secret has not ended.
+// isUsable reports whether a stored registration may be used: a sign-in with it has succeeded, or it is new, and its secret has not expired.
 func (g *registrar) isUsable(r tokenstore.Registration) bool {
 	age := g.now().Sub(r.RegisteredAt)
 	known := !r.LastUsed.IsZero() || 0 <= age && age < newRegistrationGrace
 	return known && (r.SecretExpiresAt.IsZero() || g.now().Before(r.SecretExpiresAt))
 }
 
-// clientMetadataFor returns what a client says of itself when it registers itself.
+// clientMetadataFor returns what the client says of itself when it registers itself at the authorization server of s.
 func clientMetadataFor(s *discovery, redirect string, scopes []string) auth.ClientMetadata {
 	m := auth.ClientMetadata{
 		Name: "mcp-bridge", RedirectURIs: []string{redirect}, GrantTypes: []string{"authorization_code", "refresh_token"},
@@ -97,7 +97,7 @@ func clientMetadataFor(s *discovery, redirect string, scopes []string) auth.Clie
 	return m
 }
 
-// noteRegistrationUse notes whether a registration was of use. One that was not is replaced at the next sign-in.
+// noteRegistrationUse stores whether a sign-in with a registration has succeeded. One with which it did not is replaced at the next sign-in.
 func (g *registrar) noteRegistrationUse(ctx context.Context, issuer, id string, wasUseful bool) {
 	err := g.options.Store.UpdateRegistrations(ctx, issuer, func(all []tokenstore.Registration) ([]tokenstore.Registration, error) {
 		for i := range all {
@@ -112,7 +112,8 @@ func (g *registrar) noteRegistrationUse(ctx context.Context, issuer, id string, 
 	g.reportError(err)
 }
 
-// clientWithID returns the client with this id at an issuer; a public one if nothing is known of the id.
+// clientWithID returns the client with this id at an issuer, with its secret or key from the Options or a stored registration. If neither has the id it is a
+// public client.
 func (g *registrar) clientWithID(ctx context.Context, issuer, id string) (auth.Client, error) {
 	switch id {
 	case "":
@@ -139,7 +140,7 @@ func (g *registrar) clientWithID(ctx context.Context, issuer, id string) (auth.C
 	return auth.Client{ID: id, AuthMethod: auth.ClientAuthNone}, nil
 }
 
-// clientAuth returns the secret or the key of a client that somebody has registered.
+// clientAuth returns the secret or the key of Options.ClientAuth; both are zero if it is nil. It reports an error, and goes on with what it got.
 func (g *registrar) clientAuth() (tokenstore.Secret, *auth.AssertionSigner) {
 	if g.options.ClientAuth == nil {
 		return tokenstore.Secret{}, nil
@@ -149,8 +150,8 @@ func (g *registrar) clientAuth() (tokenstore.Secret, *auth.AssertionSigner) {
 	return secret, key
 }
 
-// forgetRegistration deletes a registration that the issuer does not know any more. It reports whether the client
-// is one that registers itself.
+// forgetRegistration deletes a stored registration that the issuer does not know any more. It is false, and nothing is deleted, if the client was not
+// registered by this program.
 func (g *registrar) forgetRegistration(ctx context.Context, issuer, id string) bool {
 	if id == g.options.ClientID || id == g.options.ClientMetadataURL {
 		return false

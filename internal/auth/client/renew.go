@@ -13,15 +13,15 @@ import (
 
 // Waits and bounds.
 const (
-	lockTimeout    = 30 * time.Second // for the lock of the credential
-	requestTimeout = 30 * time.Second // for one token request
-	minRenewPause  = time.Second      // after a renewal that failed; it doubles
-	maxRenewPause  = 5 * time.Minute
-	maxRetryAfter  = 15 * time.Minute // a server that names a longer one is asked again all the same
+	lockTimeout    = 30 * time.Second // how long one wait for the lock of the credential may take
+	requestTimeout = 30 * time.Second // how long one request to an authorization server may take
+	minRenewPause  = time.Second      // the pause after the first renewal that failed; it doubles with each further one
+	maxRenewPause  = 5 * time.Minute  // the longest such pause, and the pause where trying again does not help
+	maxRetryAfter  = 15 * time.Minute // the longest Retry-After that is respected; for a longer one, this long
 )
 
-// A renewer returns the token to use, and renews it: once for all who use it, with the credential locked against other
-// processes. It may be used concurrently. close ends it.
+// A renewer returns the token to use, and renews it: once for all who use it, with the credential locked against other processes. It may be used concurrently.
+// close ends it.
 type renewer struct {
 	*credentialBase
 	tokens    *tokenCache
@@ -29,20 +29,19 @@ type renewer struct {
 	record    *serverRecord
 	registrar *registrar
 
-	requestCtx     context.Context // of token requests: done when close gives up its wait, or ends
-	cancelRequests context.CancelFunc
-	lockWaitCtx    context.Context // of waits for the lock: done when close begins
-	cancelLockWait context.CancelFunc
-	runningWork    sync.WaitGroup // what close waits for
+	requestCtx     context.Context    // the ctx of token requests: done when close gives up its wait, or ends
+	cancelRequests context.CancelFunc // ends requestCtx
+	lockWaitCtx    context.Context    // the ctx of waits for the lock: done when close begins
+	cancelLockWait context.CancelFunc // ends lockWaitCtx
+	runningWork    sync.WaitGroup     // renewals and sign-ins under way, for which close waits
 
-	mu             sync.Mutex
-	closed         bool
-	currentRenewal *renewal // nil: no renewal is under way
-	renewPause     renewalPause
-	// unrenewableGeneration is the credential whose renewal would not help, for maxRenewPause from unrenewableAt on; 0: none.
-	unrenewableGeneration tokenstore.Generation
-	unrenewableAt         time.Time
-	unsavedCredential     *unsavedCredential // nil: all is stored
+	mu                    sync.Mutex
+	closed                bool                  // close was called: no renewal begins any more
+	currentRenewal        *renewal              // nil: no renewal is under way
+	renewPause            renewalPause          // after the last renewal that failed; the zero value: none
+	unrenewableGeneration tokenstore.Generation // the credential that is not renewed for maxRenewPause from unrenewableAt on, since that would not help; 0: none
+	unrenewableAt         time.Time             // when markUnrenewable was called
+	unsavedCredential     *unsavedCredential    // what could not be stored; nil: all is stored
 }
 
 func newRenewer(base *credentialBase, tokens *tokenCache, keys *proverCache, record *serverRecord, clients *registrar) *renewer {
@@ -52,7 +51,7 @@ func newRenewer(base *credentialBase, tokens *tokenCache, keys *proverCache, rec
 	return r
 }
 
-// close is Credential.Close.
+// close lets no work begin any more, ends waits for the lock, and waits for the work under way. When ctx is done it cancels the token requests.
 func (r *renewer) close(ctx context.Context) {
 	r.mu.Lock()
 	r.closed = true
@@ -64,7 +63,7 @@ func (r *renewer) close(ctx context.Context) {
 	r.cancelRequests()
 }
 
-// beginWork counts work that close waits for; done ends it.
+// beginWork counts work for which close waits; done says that it has ended. The error is errCredentialClosed.
 func (r *renewer) beginWork() (done func(), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,25 +74,26 @@ func (r *renewer) beginWork() (done func(), err error) {
 	return r.runningWork.Done, nil
 }
 
-// A renewalPause is the pause after a renewal that failed.
+// A renewalPause is the time after a failed renewal in which no other one is tried.
 type renewalPause struct {
-	until      time.Time
-	failures   int                   // one after the other
-	err        error                 // of the last one; nil: there is no pause
+	until      time.Time             // when it ends
+	failures   int                   // how many renewals of this credential have failed in a row
+	err        error                 // of the last of these; nil: there is no pause
 	generation tokenstore.Generation // of the credential that was to be renewed
 }
 
-// A renewal is one renewal, for all who wait for it.
+// A renewal is one renewal that is under way, with its result for all who wait for it.
 type renewal struct {
 	done   chan struct{}       // closed once result and err are there
-	result *credentialSnapshot // nil without err: nothing usable is stored
-	err    error
+	result *credentialSnapshot // what to use now; nil without err: nothing usable is stored
+	err    error               // why it failed; nil: it did not
 }
 
-// emptyStoreCacheTime is how long it counts that nothing is stored.
+// emptyStoreCacheTime is how long after the store was found empty it is not read again for a request.
 const emptyStoreCacheTime = time.Second
 
-// usableSnapshot is Token, and returns the credential of the token. nil: no usable one is stored.
+// usableSnapshot returns the credential with the token to use now, and begins a renewal if that is due. It waits for it only if the old token has ended or was
+// refused. nil: no usable one is stored.
 func (r *renewer) usableSnapshot(ctx context.Context) (*credentialSnapshot, error) {
 	h := r.tokens.current.Load()
 	if h != nil && !h.isUnsaved && !h.isDue(r.now()) && !r.tokens.isRefused(h) {
@@ -114,7 +114,8 @@ func (r *renewer) usableSnapshot(ctx context.Context) (*credentialSnapshot, erro
 	return got, err
 }
 
-// loadOrRenew is usableSnapshot where the current snapshot, h, will not do. It goes on with h if that is unsaved, else with what the store has.
+// loadOrRenew reads the store again and renews the token if need be, where h, the current snapshot or nil, cannot simply be used. An unsaved h counts as newer
+// than the store. nil: no usable credential is stored.
 func (r *renewer) loadOrRenew(ctx context.Context, h *credentialSnapshot) (*credentialSnapshot, error) {
 	if h == nil || !h.isUnsaved {
 		var err error
@@ -149,7 +150,7 @@ func (r *renewer) loadOrRenew(ctx context.Context, h *credentialSnapshot) (*cred
 	return got, err
 }
 
-// isRenewable reports whether there is something to ask for a new token with, and markUnrenewable has not said that it helps nobody.
+// isRenewable reports whether there is something to ask for a new token with (or to store), and markUnrenewable was not called for h lately.
 func (r *renewer) isRenewable(h *credentialSnapshot) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -159,7 +160,7 @@ func (r *renewer) isRenewable(h *credentialSnapshot) bool {
 	return r.options.Machine != nil || !h.stored.RefreshToken.IsZero() || h.isUnsaved
 }
 
-// joinOrBeginRenewal returns the renewal that is under way, or begins one.
+// joinOrBeginRenewal returns the renewal that is under way, or begins one of h. The error is errCredentialClosed.
 func (r *renewer) joinOrBeginRenewal(h *credentialSnapshot) (*renewal, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -183,7 +184,7 @@ func (r *renewer) joinOrBeginRenewal(h *credentialSnapshot) (*renewal, error) {
 	return f, nil
 }
 
-// wait waits for the result of a renewal. A caller that leaves does not end it.
+// wait waits for the result of a renewal, or for ctx. A caller that leaves does not end the renewal.
 func (f *renewal) wait(ctx context.Context) (*credentialSnapshot, error) {
 	select {
 	case <-f.done:
@@ -193,7 +194,8 @@ func (f *renewal) wait(ctx context.Context) (*credentialSnapshot, error) {
 	}
 }
 
-// updatePauseLocked notes how the renewal of a credential went. r.mu is held.
+// updatePauseLocked begins or lengthens renewPause if err, of a renewal of this generation, is not nil. Else it ends the pause, unless a credential is unsaved.
+// r.mu is held.
 func (r *renewer) updatePauseLocked(generation tokenstore.Generation, err error) {
 	if err == nil {
 		if r.unsavedCredential == nil {
@@ -217,7 +219,7 @@ func (r *renewer) updatePauseLocked(generation tokenstore.Generation, err error)
 	r.renewPause = p
 }
 
-// isPaused reports whether a renewal failed so recently that none is tried now, and returns the error of that renewal.
+// isPaused reports whether a renewal of this generation failed so recently that none is tried now, and returns the error of the last one.
 func (r *renewer) isPaused(generation tokenstore.Generation, now time.Time) (error, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -229,7 +231,8 @@ func (r *renewer) isPaused(generation tokenstore.Generation, now time.Time) (err
 	return p.err, p.err != nil && p.generation == generation && now.Before(until)
 }
 
-// renew takes the lock, reads again, asks for a token, stores it, and gives the lock back.
+// renew renews the token under the lock of the credential, in which it reads the store again: somebody else may have been quicker than old. It returns what to
+// use now.
 func (r *renewer) renew(old *credentialSnapshot) (*credentialSnapshot, error) {
 	for try := 1; ; try++ {
 		var got *credentialSnapshot
@@ -247,7 +250,7 @@ func (r *renewer) renew(old *credentialSnapshot) (*credentialSnapshot, error) {
 	}
 }
 
-// renewLocked is renew with the lock held. old is what the process had.
+// renewLocked does what renew does, with the lock held. old is what this process had.
 func (r *renewer) renewLocked(l *tokenstore.LockedCredential, old *credentialSnapshot) (*credentialSnapshot, error) {
 	e := l.Entry()
 	if got, done, err := r.saveUnsaved(l); done {
@@ -276,8 +279,8 @@ func (r *renewer) renewLocked(l *tokenstore.LockedCredential, old *credentialSna
 	return r.saveToken(l, e, token)
 }
 
-// handleRenewalError decides what an error of the token endpoint means for what is stored, and makes the error to return. If somebody has
-// stored another credential meanwhile, it returns that.
+// handleRenewalError changes what is stored (e) as an error of the token endpoint demands, such as by giving up the refresh token, and returns the error for
+// the caller. If somebody has stored another credential meanwhile, it returns that and no error.
 func (r *renewer) handleRenewalError(l *tokenstore.LockedCredential, e tokenstore.Entry, err error) (*credentialSnapshot, error) {
 	switch {
 	case auth.Is(err, auth.InvalidGrant) && r.options.Machine == nil:
@@ -309,37 +312,37 @@ func (r *renewer) handleRenewalError(l *tokenstore.LockedCredential, e tokenstor
 	return nil, &PermanentError{Problem: "the token cannot be renewed", Err: err}
 }
 
-// forgetClient deletes a registration that the issuer does not know any more. It reports whether the client
-// is one that registers itself.
+// forgetClient deletes a registration that the issuer does not know any more. It is false, and nothing is deleted, if the client was not registered by this
+// program.
 func (r *renewer) forgetClient(issuer, id string) bool {
 	ctx, cancel := context.WithTimeout(r.lockWaitCtx, lockTimeout)
 	defer cancel()
 	return r.registrar.forgetRegistration(ctx, issuer, id)
 }
 
-// adoptWithoutRefresh goes on with a credential that has lost its refresh token only.
+// adoptWithoutRefresh makes e the current credential: the stored one after its refresh token was given up. Its access token may still be valid.
 func (r *renewer) adoptWithoutRefresh(e tokenstore.Entry) {
 	if _, err := r.tokens.makeCurrent(e); err != nil {
 		r.reportError(err)
 	}
 }
 
-// markUnrenewable notes that to renew the credential of a generation helps nobody.
+// markUnrenewable notes that the server refuses new tokens too, so that the credential of this generation is not renewed for maxRenewPause.
 func (r *renewer) markUnrenewable(generation tokenstore.Generation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.unrenewableGeneration, r.unrenewableAt = generation, r.now()
 }
 
-// noteRenewalResult notes how the renewal of a credential went.
+// noteRenewalResult is updatePauseLocked for a caller that does not hold r.mu.
 func (r *renewer) noteRenewalResult(generation tokenstore.Generation, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.updatePauseLocked(generation, err)
 }
 
-// replaceRefusedToken returns what to use in the place of a token that the server refused with 401: the one that
-// somebody has replaced it with, or one that is asked for now. nil: there is none.
+// replaceRefusedToken returns what to use in the place of old, whose token the server refused with 401: what somebody has replaced it with, or a token that is
+// asked for now. nil: there is none.
 func (r *renewer) replaceRefusedToken(ctx context.Context, old *credentialSnapshot) (*credentialSnapshot, error) {
 	if h := r.tokens.current.Load(); r.tokens.mayReplace(h, old) {
 		return h, nil

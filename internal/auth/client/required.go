@@ -12,16 +12,15 @@ import (
 
 // SignInRequired is the error of a request that needs a person to sign in.
 type SignInRequired struct {
-	URL      string    // where; "": nobody has begun the sign-in
-	UserCode string    // what the person types there; "": nothing
+	URL      string    // where the person signs in; "": nobody has begun the sign-in
+	UserCode string    // what the person types at URL; "": nothing
 	Expires  time.Time // when URL and UserCode end; zero: unknown
 	Reason   string    // why, in one line
 
-	// TriedGeneration is the stored credential that did not do; 0: there was none. Another one may do.
-	TriedGeneration tokenstore.Generation
+	TriedGeneration tokenstore.Generation // of the stored credential that was not enough; 0: none was stored. A credential of another generation may be enough
 }
 
-// Error returns the reason and the place in one line.
+// Error returns the reason, the URL and the code in one line.
 func (r *SignInRequired) Error() string {
 	var b strings.Builder
 	b.WriteString("sign-in needed: " + printable.Text(r.Reason))
@@ -34,20 +33,20 @@ func (r *SignInRequired) Error() string {
 	return b.String()
 }
 
-// A PermanentError stays until somebody changes something: a setting, the server, or by signing in.
+// A PermanentError says that a token cannot be had until somebody changes something: a setting, the server, or by signing in.
 type PermanentError struct {
 	Problem string // what is wrong, and what helps
 	Err     error  // the error below
 }
 
-// Error returns all of it.
+// Error returns the problem and the error below.
 func (p *PermanentError) Error() string { return p.Problem + ": " + p.Err.Error() }
 
 // Unwrap returns the error below.
 func (p *PermanentError) Unwrap() error { return p.Err }
 
-// isTransient reports whether the same may work later: no answer came, it was not one of an authorization
-// server at all, or the store failed. Nothing that is stored is deleted then.
+// isTransient reports whether a failed renewal may succeed later: no answer came, it was not one of an authorization server at all, or the store failed.
+// Nothing that is stored is deleted then.
 func isTransient(err error) bool {
 	var required *SignInRequired
 	var permanent *PermanentError

@@ -16,7 +16,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
 )
 
-// defaultSignInTimeout bounds a sign-in, unless its options say otherwise.
+// defaultSignInTimeout is how long a person has to sign in, unless SignInOptions.Timeout says otherwise.
 const defaultSignInTimeout = 10 * time.Minute
 
 // A Browser opens an address for a person to see. The address is http or https, and must not reach a shell.
@@ -24,47 +24,45 @@ type Browser interface{ Open(addr string) error }
 
 // SignInOptions say how a person signs in.
 type SignInOptions struct {
-	Browser       Browser // nil: there is none, and a device code is asked for where the server has them
-	UseDeviceCode bool    // a device code, also where there is a browser
-	RegisterAnew  bool    // registers the client anew
-	// TriedGeneration is the stored credential that does not do: BeginSignIn returns ErrAlreadySignedIn if there is another one.
-	// nil: that is not looked at.
-	TriedGeneration *tokenstore.Generation
-	Timeout         time.Duration // for the person; 0: 10 minutes
-	// OnProgress is told what BeginSignIn waits for next, in a few words. nil: nobody is.
-	OnProgress func(what string)
+	Browser         Browser                // opens the page; nil: there is none, and a device code is asked for where the server has them
+	UseDeviceCode   bool                   // the person signs in with a device code even if there is a Browser
+	RegisterAnew    bool                   // the client is registered again even if a registration is stored
+	TriedGeneration *tokenstore.Generation // of the stored credential that is not enough: BeginSignIn returns ErrAlreadySignedIn if another one is stored; nil: that is not looked at
+	Timeout         time.Duration          // how long the person has; 0: 10 minutes
+	OnProgress      func(what string)      // told what BeginSignIn waits for next, in a few words; nil: nobody is told
 }
 
+// reportProgress calls OnProgress, if that is set.
 func (o SignInOptions) reportProgress(what string) {
 	if o.OnProgress != nil {
 		o.OnProgress(what)
 	}
 }
 
-// ErrAlreadySignedIn is what BeginSignIn returns if somebody has signed in meanwhile.
+// ErrAlreadySignedIn is what BeginSignIn returns if another credential than TriedGeneration is stored by now.
 var ErrAlreadySignedIn = errors.New("somebody has signed in meanwhile")
 
-// errSignInCancelled is the end of a sign-in by [tokenstore.Store.CancelLogin].
+// errSignInCancelled is the error of a sign-in that [tokenstore.Store.CancelLogin] has ended.
 var errSignInCancelled = errors.New("it was cancelled")
 
-// A SignInFlow is one sign-in of a person. Wait ends it, and so does Close.
+// A SignInFlow is one sign-in of a person that is under way. Wait ends it, and so does Close.
 type SignInFlow struct {
 	credential  *Credential
-	discovery   *discovery
-	demands     serverDemands
-	oauthClient auth.Client
-	loginLock   *tokenstore.LoginLock
-	required    SignInRequired // what Instructions returns
+	discovery   *discovery            // the metadata that it works with
+	demands     serverDemands         // what challenges had asked for when it began
+	oauthClient auth.Client           // who we are to the authorization server
+	loginLock   *tokenstore.LoginLock // keeps other processes from signing in; Close releases it
+	required    SignInRequired        // what Instructions returns: where the person goes
 
-	scopes              []string // that are asked for
-	codeVerifier        string
-	redirectURI         string
-	proofKey            tokenstore.Secret         // of DPoP proofs; zero: the token need not be bound
+	scopes              []string                  // asked for
+	codeVerifier        string                    // of PKCE
+	redirectURI         string                    // where the browser comes back to; "" with a device code
+	proofKey            tokenstore.Secret         // the key of DPoP proofs; zero: the token is not bound to a key
 	deviceAuthorization *auth.DeviceAuthorization // nil: the person signs in with a browser that comes back
 	callbackReceiver    *callbackReceiver         // nil: the person signs in with a device code
 
-	callbackServer   *http.Server
-	servingListeners sync.WaitGroup
+	callbackServer   *http.Server   // serves callbackReceiver; nil: with a device code
+	servingListeners sync.WaitGroup // its goroutines, one for each listener
 	closeOnce        sync.Once
 }
 
@@ -128,7 +126,7 @@ func (c *Credential) BeginSignIn(ctx context.Context, o SignInOptions) (f *SignI
 	return f, err
 }
 
-// checkOpenableURL refuses what a browser would not show.
+// checkOpenableURL returns an error if an address is not http or https, or has a character that no address has.
 func checkOpenableURL(addr string) error {
 	u, err := url.Parse(addr)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || strings.ContainsFunc(addr, func(r rune) bool { return r <= ' ' || r > '~' }) {
@@ -137,7 +135,7 @@ func checkOpenableURL(addr string) error {
 	return nil
 }
 
-// checkSignInURL refuses an address that the authorization server wants a person to open.
+// checkSignInURL returns an error if the address that the authorization server wants a person to open is not fit for a browser.
 func (f *SignInFlow) checkSignInURL(addr string) error {
 	if err := checkOpenableURL(addr); err != nil {
 		return &auth.Error{Kind: auth.Invalid, Operation: "sign-in", URL: f.discovery.AuthServer.Issuer, Problem: err.Error(), Advice: "tell the operator of the server"}
@@ -145,7 +143,7 @@ func (f *SignInFlow) checkSignInURL(addr string) error {
 	return nil
 }
 
-// makeProofKey makes the key of proofs if tokens are to be bound, or takes the one that is stored.
+// makeProofKey sets proofKey to the stored one or a new one, if tokens are to be bound to a key.
 func (f *SignInFlow) makeProofKey(ctx context.Context) error {
 	e, err := f.credential.options.Store.Load(ctx, f.credential.key)
 	if err != nil {
@@ -156,7 +154,7 @@ func (f *SignInFlow) makeProofKey(ctx context.Context) error {
 	return err
 }
 
-// beginDeviceSignIn asks for a device code, and sets required.
+// beginDeviceSignIn asks for a device code, and sets required to the page and the code.
 func (f *SignInFlow) beginDeviceSignIn(ctx context.Context, o SignInOptions) (err error) {
 	o.reportProgress("waiting for a registration at " + f.discovery.AuthServer.Issuer)
 	if f.oauthClient, err = f.credential.registrar.clientForSignIn(ctx, f.discovery, f.credential.redirect.uri(), f.scopes, o.RegisterAnew); err != nil {
@@ -176,7 +174,7 @@ func (f *SignInFlow) beginDeviceSignIn(ctx context.Context, o SignInOptions) (er
 	return f.checkSignInURL(d.VerificationURI)
 }
 
-// beginBrowserSignIn listens for the browser, and sets required. It does not open the browser.
+// beginBrowserSignIn listens for the browser to come back, and sets required to the page to open. It does not open the browser.
 func (f *SignInFlow) beginBrowserSignIn(ctx context.Context, o SignInOptions) error {
 	c := f.credential
 	listeners, port, err := c.redirect.listen(ctx)
@@ -209,7 +207,7 @@ func (f *SignInFlow) beginBrowserSignIn(ctx context.Context, o SignInOptions) er
 	return f.checkSignInURL(f.required.URL)
 }
 
-// serveCallbacks answers the browser, until Close.
+// serveCallbacks serves callbackReceiver at the listeners, until Close.
 func (f *SignInFlow) serveCallbacks(listeners []net.Listener) {
 	f.callbackServer = &http.Server{Handler: f.callbackReceiver, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 32 << 10}
 	for _, l := range listeners {
@@ -217,11 +215,11 @@ func (f *SignInFlow) serveCallbacks(listeners []net.Listener) {
 	}
 }
 
-// Instructions returns where the person goes.
+// Instructions returns where the person signs in, with which code, and until when.
 func (f *SignInFlow) Instructions() SignInRequired { return f.required }
 
-// AcceptCallbackURL takes the address that a browser ended at, as a person gives it. An error leaves the
-// sign-in open, unless it was answered already.
+// AcceptCallbackURL takes the URL that a browser ended at, as a person gives it, in the place of the browser itself. An error leaves the sign-in open, unless
+// it was answered already.
 func (f *SignInFlow) AcceptCallbackURL(addr string) error {
 	if f.callbackReceiver == nil {
 		return errors.New("this sign-in has a code, and waits for no address")
@@ -229,7 +227,7 @@ func (f *SignInFlow) AcceptCallbackURL(addr string) error {
 	return f.callbackReceiver.acceptURL(addr)
 }
 
-// Wait waits for the person, gets the tokens, stores them, and closes the SignInFlow. It may be called once.
+// Wait waits for the person, gets the tokens, stores them, and closes the SignInFlow. nil: the person is signed in. It may be called once.
 func (f *SignInFlow) Wait(ctx context.Context) error {
 	defer f.Close()
 	ctx, cancel := context.WithDeadlineCause(ctx, time.Now().Add(f.required.Expires.Sub(f.credential.now())), errNobodyAnswered)
@@ -248,10 +246,10 @@ func (f *SignInFlow) Wait(ctx context.Context) error {
 	return err
 }
 
-// cancelPollInterval is how often a sign-in looks whether it was cancelled.
+// cancelPollInterval is how often Wait looks whether somebody has cancelled the sign-in.
 const cancelPollInterval = 500 * time.Millisecond
 
-// watchForCancel ends ctx when somebody has cancelled the sign-in, or its time is over by the clock.
+// watchForCancel calls end with the cause when somebody has cancelled the sign-in, or its time is over by the clock. It returns when ctx is done.
 func (f *SignInFlow) watchForCancel(ctx context.Context, end context.CancelCauseFunc) {
 	look := time.NewTicker(cancelPollInterval)
 	defer look.Stop()
@@ -270,7 +268,7 @@ func (f *SignInFlow) watchForCancel(ctx context.Context, end context.CancelCause
 	}
 }
 
-// awaitToken waits for the person's answer, and exchanges it.
+// awaitToken waits for the person's answer, and exchanges it for a token.
 func (f *SignInFlow) awaitToken(ctx context.Context) (auth.Token, error) {
 	prover, err := f.credential.provers.proverForKey(f.proofKey)
 	if err != nil {
@@ -292,13 +290,13 @@ func (f *SignInFlow) awaitToken(ctx context.Context) (auth.Token, error) {
 	}
 }
 
-// interruptedError is the end of a sign-in whose process was told to end.
+// interruptedError is the error of a sign-in that ended because its ctx was cancelled, such as by Ctrl-C.
 type interruptedError struct{}
 
 func (interruptedError) Error() string { return "it was interrupted before anybody had signed in" }
 func (interruptedError) Unwrap() error { return context.Canceled }
 
-// signInEndCause returns why a sign-in ends whose ctx is done.
+// signInEndCause returns the error for a sign-in whose ctx is done: the cause of ctx, or interruptedError if it was simply cancelled.
 func signInEndCause(ctx context.Context) error {
 	if cause := context.Cause(ctx); cause != context.Canceled {
 		return cause
@@ -306,16 +304,16 @@ func signInEndCause(ctx context.Context) error {
 	return interruptedError{}
 }
 
-// errNobodyAnswered is the end of a sign-in that nobody has answered.
+// errNobodyAnswered is the error of a sign-in whose time is over without an answer of the person.
 var errNobodyAnswered = fmt.Errorf("nobody has answered in time; sign in again: %w", context.DeadlineExceeded)
 
 // Waits between token requests for a device code (RFC 8628, 3.5).
 const (
-	slowDownStep              = 5 * time.Second
-	maxDeviceCodePollInterval = time.Minute
+	slowDownStep              = 5 * time.Second // how much longer the wait gets with each SlowDown
+	maxDeviceCodePollInterval = time.Minute     // up to this, a server that does not answer doubles the wait
 )
 
-// pollDeviceCode asks until the person has answered.
+// pollDeviceCode asks for the token of the device code again and again until the person has agreed or refused, or ctx is done.
 func (f *SignInFlow) pollDeviceCode(ctx context.Context, prover *auth.Prover) (auth.Token, error) {
 	interval := f.deviceAuthorization.PollInterval
 	for {
@@ -341,7 +339,7 @@ func (f *SignInFlow) pollDeviceCode(ctx context.Context, prover *auth.Prover) (a
 	}
 }
 
-// storeToken stores what signing in has brought.
+// storeToken stores the token that signing in has brought, as a new credential.
 func (f *SignInFlow) storeToken(t auth.Token) error {
 	c := f.credential
 	if c.options.DPoP == DPoPRequire && t.Type != auth.SchemeDPoP {
@@ -368,7 +366,8 @@ func (f *SignInFlow) storeToken(t auth.Token) error {
 	return err
 }
 
-// noteRegistrationUse notes whether the registration was of use. A person who said no has seen that the client is known.
+// noteRegistrationUse notes whether the sign-in, which ended with err, shows that the server knows the client's registration. A person who said no does not
+// count against it.
 func (f *SignInFlow) noteRegistrationUse(err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), lockTimeout)
 	defer cancel()
@@ -377,7 +376,7 @@ func (f *SignInFlow) noteRegistrationUse(err error) {
 	}
 }
 
-// Close ends the sign-in: nobody listens any more, and others may sign in.
+// Close ends the sign-in: nobody listens for the browser any more, and others may sign in. Only the first call does anything.
 func (f *SignInFlow) Close() {
 	f.closeOnce.Do(func() {
 		if f.callbackServer != nil {

@@ -9,12 +9,11 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
 )
 
-// revokeTimeout bounds the revocation of tokens at a sign-out.
+// revokeTimeout is how long SignOut may take for the revocation of tokens.
 const revokeTimeout = 5 * time.Second
 
-// SignOut deletes the credential, and then tells the authorization server, for 5 seconds at most, that its tokens
-// are not used any more (RFC 7009). revoked says how the server took that: nil, auth.Unsupported where it has no
-// such endpoint, or why it failed. err: the credential could not be deleted, and the server was not told.
+// SignOut deletes the credential, and then asks the authorization server, for 5 seconds at most, to revoke its tokens (RFC 7009). revoked: why it did not; nil:
+// it did; auth.Unsupported: it has no such endpoint. err: the credential could not be deleted, and the server was not asked.
 func (c *Credential) SignOut(ctx context.Context) (revoked, err error) {
 	var last tokenstore.Credential
 	err = c.options.Store.WithLock(ctx, c.key, func(l *tokenstore.LockedCredential) error {
@@ -31,8 +30,8 @@ func (c *Credential) SignOut(ctx context.Context) (revoked, err error) {
 	return c.revokeTokens(ctx, last), nil
 }
 
-// revokeTokens revokes the refresh token, and then the access token, which may live on without it. Signed ones that no
-// server is asked about cannot be revoked (RFC 7009, 2.2.1): without the refresh token they end soon.
+// revokeTokens asks the authorization server to revoke the refresh token of s, and then the access token. That it cannot revoke an access token beside a
+// refresh token (unsupported_token_type) is no error: without the latter it ends soon.
 func (c *Credential) revokeTokens(ctx context.Context, s tokenstore.Credential) error {
 	who, err := c.registrar.clientWithID(ctx, s.Issuer, s.ClientID)
 	if err != nil {

@@ -11,21 +11,21 @@ import (
 // refusalDocumentName is the name of the stored document about a token that the server refuses, a TokenRefusal.
 const refusalDocumentName = "refused"
 
-// A TokenRefusal is how a server has refused a stored token for good: no renewal and no sign-in has brought one that it takes.
+// A TokenRefusal says that a server has refused a stored token, and no renewal or sign-in has brought one that it accepts.
 type TokenRefusal struct {
-	RefusedAt     time.Time `json:"at"`
-	TokenIssuedAt time.Time `json:"issued"`         // when the token came
-	Reason        string    `json:"reason"`         // in the words of the bridge; no secret
-	AcceptedSince bool      `json:"over,omitempty"` // the server has taken the token since, for something
+	RefusedAt     time.Time `json:"at"`             // when it was refused; zero: there was no refusal
+	TokenIssuedAt time.Time `json:"issued"`         // when the refused token was issued, by which it is known
+	Reason        string    `json:"reason"`         // why, in the words of the bridge; no secret
+	AcceptedSince bool      `json:"over,omitempty"` // the server has accepted the token later, for something
 }
 
-// concernsTokenIssuedAt reports whether r is about the token that came at that time. The zero TokenRefusal is about none.
+// concernsTokenIssuedAt reports whether r is about the token that was issued at that time. The zero TokenRefusal is about none.
 func (r TokenRefusal) concernsTokenIssuedAt(issued time.Time) bool {
 	return !r.RefusedAt.IsZero() && r.TokenIssuedAt.Equal(issued)
 }
 
-// LastTokenRefusal returns how the server has refused what is stored under the key of e, if it has and no newer token is stored.
-// It reads the store only.
+// LastTokenRefusal returns how the server has refused the token in e. false: it has not, it has accepted it since, or that cannot be read. It reads the store
+// only.
 func LastTokenRefusal(ctx context.Context, store *tokenstore.Store, e tokenstore.Entry) (TokenRefusal, bool) {
 	m, err := store.Metadata(ctx, e.Key)
 	if err != nil {
@@ -35,7 +35,7 @@ func LastTokenRefusal(ctx context.Context, store *tokenstore.Store, e tokenstore
 	return r, r.concernsTokenIssuedAt(e.Credential.IssuedAt) && !r.AcceptedSince
 }
 
-// noteTokenRefusal remembers that the server refuses a token, for status.
+// noteTokenRefusal stores that the server refuses the token of h, for the command status.
 func (r *serverRecord) noteTokenRefusal(ctx context.Context, h *credentialSnapshot, reason string) {
 	r.reportError(updateDocument(ctx, r, refusalDocumentName, func(last *TokenRefusal) (bool, error) {
 		if last.concernsTokenIssuedAt(h.stored.IssuedAt) && last.Reason == reason && !last.AcceptedSince {
@@ -46,8 +46,8 @@ func (r *serverRecord) noteTokenRefusal(ctx context.Context, h *credentialSnapsh
 	}))
 }
 
-// noteTokenAccepted notes, once for each snapshot, that the server has taken the token of h. That shows that the last sign-in was good for something,
-// unless the server has refused this very token before: some servers take any token for initialize, and none for calls.
+// noteTokenAccepted stores, once for each snapshot, that the server has accepted the token of h: the last sign-in was good for something. For a token that was
+// refused before it stores only AcceptedSince: some servers take any token for initialize, and none for calls.
 func (r *challengeResponder) noteTokenAccepted(ctx context.Context, h *credentialSnapshot) {
 	if h.isAcceptanceNoted.Swap(true) || r.tokens.isRefused(h) {
 		return
@@ -71,13 +71,13 @@ func (r *challengeResponder) noteTokenAccepted(ctx context.Context, h *credentia
 
 // What a server is said to do.
 const (
-	refusesEveryToken = "the server refuses every token that is issued for it; " + adviceAskOperator
-	refusesNewToken   = "the server refuses the token that signing in has just brought, so nobody is asked to sign in again; " + adviceAskOperator
-	adviceAskOperator = "it may expect another audience, or trust another provider: ask its operator, whose log says why (--resource sets what the token is for)"
+	refusesEveryToken = "the server refuses every token that is issued for it; " + adviceAskOperator                                                              // Problem of a PermanentError: a new token was refused like the old one
+	refusesNewToken   = "the server refuses the token that signing in has just brought, so nobody is asked to sign in again; " + adviceAskOperator                // Problem of a PermanentError: a person has just signed in, and the token of that was refused
+	adviceAskOperator = "it may expect another audience, or trust another provider: ask its operator, whose log says why (--resource sets what the token is for)" // the end of both: what helps
 )
 
-// wouldSignInBeUseless reports whether another sign-in would bring what the last one has brought: a token that the server has never taken, and
-// refuses as it is stored, in old. wanted are the scopes that its challenge asks for.
+// wouldSignInBeUseless reports whether old, the stored credential, comes from a sign-in of the last hour, the server has accepted it for nothing, and it was
+// asked for all wanted scopes: another sign-in would only bring the same.
 func (r *challengeResponder) wouldSignInBeUseless(w serverDemands, old *credentialSnapshot, wanted []string) bool {
 	if r.options.Machine != nil || old.stored.AccessToken.IsZero() || w.IsTokenAccepted || w.countRecentSignIns(r.now(), stepUpWindow) == 0 || old.isExpired(r.now()) {
 		return false

@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
 )
 
-// requestToken sends the token request, and once more if no answer came: it may have been lost on the way back.
+// requestToken asks for a new token for the credential e, and once more if the answer was lost. Each request counts for the rate limit of l.
 func (r *renewer) requestToken(l *tokenstore.LockedCredential, e tokenstore.Entry) (token auth.Token, err error) {
 	for try := 1; ; try++ {
 		if err := l.CountTokenRequest(maxTokenRequestsPerMinute(e.Credential)); err != nil {
@@ -26,8 +26,7 @@ func (r *renewer) requestToken(l *tokenstore.LockedCredential, e tokenstore.Entr
 	}
 }
 
-// maxTokenRequestsPerMinute returns how many token requests a minute a credential needs, with room for those that
-// fail: a token that lives for seconds is renewed that often.
+// maxTokenRequestsPerMinute returns how many token requests a minute a credential may make: the default, or more if its tokens live for seconds only.
 func maxTokenRequestsPerMinute(s tokenstore.Credential) int {
 	life := s.ExpiresAt.Sub(s.IssuedAt)
 	if s.ExpiresAt.IsZero() || s.IssuedAt.IsZero() || life <= 0 {
@@ -36,7 +35,7 @@ func maxTokenRequestsPerMinute(s tokenstore.Credential) int {
 	return max(tokenstore.DefaultRequestsPerMinute, int(3*time.Minute/max(life, time.Second)))
 }
 
-// sendTokenRequest sends one token request.
+// sendTokenRequest sends one token request for the credential s: with the grant of Options.Machine, or else with the refresh token.
 func (r *renewer) sendTokenRequest(ctx context.Context, s tokenstore.Credential) (auth.Token, error) {
 	server := auth.ServerMetadata{Issuer: s.Issuer, TokenEndpoint: s.TokenEndpoint, AuthMethods: r.knownAuthMethods(ctx, s)}
 	who, err := r.registrar.clientWithID(ctx, s.Issuer, s.ClientID)
@@ -53,7 +52,7 @@ func (r *renewer) sendTokenRequest(ctx context.Context, s tokenstore.Credential)
 	return r.caller.RequestToken(ctx, server, who, auth.RefreshTokenGrant(s.RefreshToken.Reveal(), s.Resource, nil), prover)
 }
 
-// knownAuthMethods returns how clients authenticate at the token endpoint, as its stored metadata says.
+// knownAuthMethods returns how clients may authenticate at the token endpoint of s, by the stored metadata; nil: that is not known.
 func (r *renewer) knownAuthMethods(ctx context.Context, s tokenstore.Credential) []string {
 	site, err := r.record.storedDiscovery(ctx)
 	if err != nil || site == nil || site.AuthServer.Issuer != s.Issuer {
@@ -62,7 +61,7 @@ func (r *renewer) knownAuthMethods(ctx context.Context, s tokenstore.Credential)
 	return site.AuthServer.AuthMethods
 }
 
-// saveToken stores a token in the place of the one it renews.
+// saveToken stores e with its new token t. If the store fails, it keeps the credential in memory (keepUnsaved), and that is no error.
 func (r *renewer) saveToken(l *tokenstore.LockedCredential, e tokenstore.Entry, t auth.Token) (*credentialSnapshot, error) {
 	if r.options.DPoP == DPoPRequire && t.Type != auth.SchemeDPoP {
 		return nil, &PermanentError{Problem: "DPoP is required", Err: errors.New("the authorization server issued a token that is not bound to a key")}
@@ -75,7 +74,7 @@ func (r *renewer) saveToken(l *tokenstore.LockedCredential, e tokenstore.Entry, 
 	return r.tokens.makeCurrent(l.Entry())
 }
 
-// credentialWithToken returns a credential with a new token. What the answer does not say stays.
+// credentialWithToken returns s with the new token t. Refresh token, id token and scopes stay where t has none.
 func credentialWithToken(s tokenstore.Credential, t auth.Token, now time.Time) tokenstore.Credential {
 	s.AccessToken, s.TokenType, s.IssuedAt, s.ExpiresAt, s.LastProblem = tokenstore.NewSecret(t.AccessToken), t.Type, now, t.Expires, ""
 	if t.RefreshToken != "" {
@@ -90,13 +89,13 @@ func credentialWithToken(s tokenstore.Credential, t auth.Token, now time.Time) t
 	return s
 }
 
-// An unsavedCredential is a credential that the issuer has given, and the disk did not take.
+// An unsavedCredential is a credential that the issuer has given, and that could not be written to the store.
 type unsavedCredential struct {
 	credential         tokenstore.Credential
-	replacedGeneration tokenstore.Generation // what was stored when it came
+	replacedGeneration tokenstore.Generation // the generation in the store that it is to replace
 }
 
-// keepUnsaved uses a credential that could not be stored. The next renewal stores it first.
+// keepUnsaved makes s, which could not be stored because of err, the current credential. The next renewal stores it first.
 func (r *renewer) keepUnsaved(s tokenstore.Credential, replaces tokenstore.Generation, err error) (*credentialSnapshot, error) {
 	h, bad := r.tokens.newSnapshot(tokenstore.Entry{Generation: replaces, Credential: s})
 	if bad != nil {
@@ -112,8 +111,8 @@ func (r *renewer) keepUnsaved(s tokenstore.Credential, replaces tokenstore.Gener
 	return h, nil
 }
 
-// saveUnsaved stores what could not be stored before. done: it was stored, or still cannot be, and there
-// is nothing more to do now.
+// saveUnsaved tries to store what keepUnsaved keeps. done: renewing is over, because that is stored and not due, or still cannot be stored (err). done is also
+// false if nothing was unsaved.
 func (r *renewer) saveUnsaved(l *tokenstore.LockedCredential) (got *credentialSnapshot, done bool, err error) {
 	r.mu.Lock()
 	u := r.unsavedCredential
@@ -136,7 +135,7 @@ func (r *renewer) saveUnsaved(l *tokenstore.LockedCredential) (got *credentialSn
 	return got, true, err
 }
 
-// dropUnsaved forgets a credential that could not be stored.
+// dropUnsaved forgets what keepUnsaved keeps.
 func (r *renewer) dropUnsaved() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

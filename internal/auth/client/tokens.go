@@ -11,49 +11,48 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
 )
 
-// A credentialSnapshot is a credential as it was read. It does not change, but for isAcceptanceNoted.
+// A credentialSnapshot is a credential as it was read from the store. It does not change, but for isAcceptanceNoted.
 type credentialSnapshot struct {
-	generation          tokenstore.Generation
+	generation          tokenstore.Generation // its generation in the store; if isUnsaved, the one that it is to replace
 	stored              tokenstore.Credential
-	renewAt             time.Time    // from then on it is renewed when it is used; zero: only after a 401
-	prover              *auth.Prover // nil: the token is not bound
-	authorizationHeader []string     // the value of Authorization
-	isUnsaved           bool         // could not be written: exists in this process only
-	isAcceptanceNoted   atomic.Bool  // the server has taken it, and that was noted
+	renewAt             time.Time    // from then on the next use renews the token; zero: only a 401 does
+	prover              *auth.Prover // makes the DPoP proofs; nil: the token is not bound to a key
+	authorizationHeader []string     // the value of the header Authorization
+	isUnsaved           bool         // it could not be written to the store, and exists in this process only
+	isAcceptanceNoted   atomic.Bool  // the server has accepted the token, and noteTokenAccepted has been called for that
 }
 
+// token returns the access token, without the refresh token.
 func (h *credentialSnapshot) token() auth.Token {
 	s := h.stored
 	return auth.Token{AccessToken: s.AccessToken.Reveal(), Type: s.TokenType, Scopes: s.GrantedScopes, Expires: s.ExpiresAt}
 }
 
-// isDue reports whether the token should be renewed.
+// isDue reports whether the token should be renewed by now; it may still be valid.
 func (h *credentialSnapshot) isDue(now time.Time) bool {
 	return !h.renewAt.IsZero() && !now.Before(h.renewAt)
 }
 
-// isExpired reports whether the token has ended by its own word.
+// isExpired reports whether the token has expired. It is false if nobody said when it does.
 func (h *credentialSnapshot) isExpired(now time.Time) bool {
 	return !h.stored.ExpiresAt.IsZero() && !now.Before(h.stored.ExpiresAt)
 }
 
-// hasSameToken reports whether two credentials have one access token, and not two that are alike: what is stored also changes
-// when a refresh token is given up.
+// hasSameToken reports whether two snapshots have the same access token, issued at the same time; the rest may differ. It is false if they have none.
 func (h *credentialSnapshot) hasSameToken(o *credentialSnapshot) bool {
 	return h.stored.AccessToken.Equal(o.stored.AccessToken) && h.stored.IssuedAt.Equal(o.stored.IssuedAt) && !h.stored.AccessToken.IsZero()
 }
 
-// A tokenCache is the credential as this process has read it last, and what the server has said of its token. It may be
-// used concurrently.
+// A tokenCache has the credential as this process has read it last, and the token that the server refused last. It may be used concurrently.
 type tokenCache struct {
 	*credentialBase
 	provers *proverCache
 
-	current           atomic.Pointer[credentialSnapshot] // nil: nothing is known to be stored
-	foundStoreEmptyAt atomic.Int64                       // when nothing was found in the store, in Unix nanoseconds; 0: something was
+	current           atomic.Pointer[credentialSnapshot] // what was read last; nil: nothing is known to be stored
+	foundStoreEmptyAt atomic.Int64                       // when the store was last found empty, in Unix nanoseconds; 0: it was not, or has a credential by now
 
 	mu              sync.Mutex
-	refusedSnapshot *credentialSnapshot // the last one whose access token was refused with 401; nil: none was
+	refusedSnapshot *credentialSnapshot // the last one whose access token the server refused with 401; nil: none was
 }
 
 // isRefused reports whether the token of h is the last one that was refused with 401.
@@ -63,19 +62,20 @@ func (t *tokenCache) isRefused(h *credentialSnapshot) bool {
 	return t.refusedSnapshot != nil && h.hasSameToken(t.refusedSnapshot)
 }
 
-// noteTokenRefused notes that the server does not take the access token of h.
+// noteTokenRefused remembers h as the last snapshot whose access token the server refused with 401.
 func (t *tokenCache) noteTokenRefused(h *credentialSnapshot) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.refusedSnapshot = h
 }
 
-// mayReplace reports whether h may be tried in the place of old, which did not do; nil: a request without a token.
+// mayReplace reports whether a request that failed with old (nil: without a token) may be tried with h: h has another access token, which was not refused. h
+// may be nil.
 func (t *tokenCache) mayReplace(h, old *credentialSnapshot) bool {
 	return h != nil && !h.stored.AccessToken.IsZero() && !t.isRefused(h) && (old == nil || !h.hasSameToken(old))
 }
 
-// readStore reads the store, and returns what is there; nil: nothing.
+// readStore reads the store, and makes what is there the current credential; nil: nothing usable is stored.
 func (t *tokenCache) readStore(ctx context.Context) (*credentialSnapshot, error) {
 	e, err := t.options.Store.Load(ctx, t.key)
 	if errors.Is(err, tokenstore.ErrBroken) { // it was set aside, and is told once
@@ -88,7 +88,8 @@ func (t *tokenCache) readStore(ctx context.Context) (*credentialSnapshot, error)
 	return t.makeCurrent(e)
 }
 
-// makeCurrent makes what was read the current credential; nil: nothing usable is stored.
+// makeCurrent makes e, which was read from the store, the current credential, and returns its snapshot; nil: it has neither an access token nor a refresh
+// token.
 func (t *tokenCache) makeCurrent(e tokenstore.Entry) (*credentialSnapshot, error) {
 	if e.Generation == 0 || e.Credential.AccessToken.IsZero() && e.Credential.RefreshToken.IsZero() {
 		t.current.Store(nil)
@@ -109,7 +110,7 @@ func (t *tokenCache) makeCurrent(e tokenstore.Entry) (*credentialSnapshot, error
 // A token is renewed maxRenewAhead before its end at most, and a twelfth of its life at most: of an hour 5 minutes.
 const maxRenewAhead, renewLifetimeDivisor = 5 * time.Minute, 12
 
-// newSnapshot makes a snapshot of an entry.
+// newSnapshot returns a new snapshot of e, and chooses at random when it is due for renewal. The error: its key for DPoP proofs cannot be used.
 func (t *tokenCache) newSnapshot(e tokenstore.Entry) (*credentialSnapshot, error) {
 	s := e.Credential
 	h := &credentialSnapshot{generation: e.Generation, stored: s, authorizationHeader: []string{s.TokenType + " " + s.AccessToken.Reveal()}}
@@ -130,7 +131,7 @@ func (t *tokenCache) newSnapshot(e tokenstore.Entry) (*credentialSnapshot, error
 	return h, err
 }
 
-// followStore is Credential.FollowStore.
+// followStore reads the store each time another process changes it, until ctx is done, and tells onChange (may be nil) whether there is a credential.
 func (t *tokenCache) followStore(ctx context.Context, onChange func(signedIn bool)) error {
 	var known tokenstore.Generation
 	if h := t.current.Load(); h != nil {

@@ -21,15 +21,15 @@ type Transport struct {
 
 // Attempts of one request.
 const (
-	maxTokenRefusals   = 2 // with 401, each time with another token
-	maxSendsPerRequest = 8
+	maxTokenRefusals   = 2 // how many tokens one request may have refused with 401; after more it fails
+	maxSendsPerRequest = 8 // how often one request is sent at most
 )
 
-// drainTimeout bounds how long the rest of a refusal is read.
+// drainTimeout is how long the rest of a refusal is read before its connection is given up.
 const drainTimeout = time.Second
 
-// RoundTrip sends a request. Errors that a person can do something about are *SignInRequired and
-// *PermanentError; those of the authorization server *auth.Error.
+// RoundTrip implements http.RoundTripper. Its errors that a person can do something about are *SignInRequired and *PermanentError; those of the authorization
+// server *auth.Error.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	base := t.Base
 	if base == nil {
@@ -74,15 +74,15 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// A roundTrip is one request with its attempts.
+// A roundTrip is one request of a Transport, which may be sent several times.
 type roundTrip struct {
 	request             *http.Request
 	credential          *Credential
-	tokenRefusals       int  // how many 401 there were for tokens
-	hasRetriedWithNonce bool // it was sent again for a nonce
+	tokenRefusals       int  // how many 401 it got with a token
+	hasRetriedWithNonce bool // it was sent again with the nonce that the server asked for
 }
 
-// newRequest returns the request of one attempt.
+// newRequest returns the request for one attempt, with the token of h (nil: without) and a proof of its own. isRetry: the body must be made anew.
 func (x *roundTrip) newRequest(h *credentialSnapshot, isRetry bool) (*http.Request, error) {
 	out := x.request
 	if h != nil || isRetry {
@@ -117,7 +117,7 @@ func (x *roundTrip) newRequest(h *credentialSnapshot, isRetry bool) (*http.Reque
 	return out, nil
 }
 
-// handleRefusal decides what a 401 or 403 means. try: the request may be sent again, with next.
+// handleRefusal decides what to do after a 401 or 403 to a request with h. try: send the request again, with next; else resp is the answer.
 func (x *roundTrip) handleRefusal(resp *http.Response, h *credentialSnapshot) (next *credentialSnapshot, try bool, err error) {
 	challenges, bad := auth.ParseChallenges(resp.Header.Values("WWW-Authenticate"))
 	if bad != nil {
@@ -146,10 +146,10 @@ func (x *roundTrip) handleRefusal(resp *http.Response, h *credentialSnapshot) (n
 	return next, err == nil && next != nil, err
 }
 
-// errStatus401 is what a server says that refuses a token.
+// errStatus401 is the error below a PermanentError that comes of a 401.
 var errStatus401 = errors.New("status 401")
 
-// canReplayBody reports whether the body can be sent again.
+// canReplayBody reports whether the request can be sent again: it has no body, or GetBody.
 func (x *roundTrip) canReplayBody() bool {
 	return x.request.Body == nil || x.request.Body == http.NoBody || x.request.GetBody != nil
 }
@@ -161,8 +161,7 @@ func closeBody(r *http.Request) {
 	}
 }
 
-// drainBody reads what is left of a short answer, so that its connection can be used again. A server that lets
-// it wait for the rest loses the connection.
+// drainBody reads the rest of a refusal (16 KiB, a second) and closes it, so that its connection can be used again.
 func drainBody(resp *http.Response) {
 	defer time.AfterFunc(drainTimeout, func() { _ = resp.Body.Close() }).Stop()
 	_, _ = io.CopyN(io.Discard, resp.Body, 16<<10)

@@ -12,19 +12,20 @@ import (
 // ErrSignInTimeout is the cause of a ctx whose request has waited for a sign-in as long as Options.SignInWait.
 var ErrSignInTimeout = errors.New("nobody has signed in within the time that a request waits for it")
 
-// noAnswerYetError says that a request for metadata, a registration or a token was not answered in the time of withSignInTimeout.
+// noAnswerYetError says that a request for metadata, a registration or a token was not answered before the time of withSignInTimeout was over.
 type noAnswerYetError struct{}
 
 func (noAnswerYetError) Error() string { return "there is no answer yet" }
 func (noAnswerYetError) Unwrap() error { return context.DeadlineExceeded }
 
-// minSignInWait is how long a request waits at least: it takes a few requests to find out where a person goes.
+// minSignInWait is the shortest time that a request waits for a sign-in: it takes a few requests to find out where a person goes.
 const minSignInWait = 10 * time.Second
 
-// signInWait returns how long a request waits for a sign-in.
+// signInWait returns how long a request waits for a sign-in if Options.SignInWait is not 0.
 func (c *credentialBase) signInWait() time.Duration { return max(c.options.SignInWait, minSignInWait) }
 
-// withSignInTimeout returns a ctx for all that a request waits for until somebody has signed in.
+// withSignInTimeout returns a ctx for all that a request waits for until somebody has signed in. With Options.SignInWait it ends after that, with the cause
+// ErrSignInTimeout.
 func (c *credentialBase) withSignInTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	if c.options.SignInWait == 0 {
 		return context.WithCancel(ctx)
@@ -32,8 +33,7 @@ func (c *credentialBase) withSignInTimeout(ctx context.Context) (context.Context
 	return context.WithTimeoutCause(ctx, c.signInWait(), ErrSignInTimeout)
 }
 
-// explainSignInTimeout returns err, or in its place an error that says what has taken so long, if err is the end of the time of ctx, which is
-// one of withSignInTimeout. The error of an HTTP request is the cause of its ctx.
+// explainSignInTimeout returns err, or if err comes from the end of ctx (of withSignInTimeout), an error that says what has taken so long.
 func (c *credentialBase) explainSignInTimeout(ctx context.Context, err error) error {
 	if err == nil || context.Cause(ctx) != ErrSignInTimeout || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrSignInTimeout) {
 		return err
