@@ -7,36 +7,39 @@ import (
 	"time"
 )
 
-// A Registration is one client at an issuer. It is a value: who has it may change it, and one
-// goroutine at a time may use it.
+// A Registration is one client that was registered at an issuer. It is a value: who has it may change it, and
+// one goroutine at a time may use it.
 type Registration struct {
 	ClientID        string    `json:"clientID"`
-	RedirectURIs    []string  `json:"redirectURIs,omitempty"`
-	AuthMethod      string    `json:"authMethod,omitempty"` // how the client proves itself at the token endpoint
-	RegisteredAt    time.Time `json:"registered,omitzero"`
+	RedirectURIs    []string  `json:"redirectURIs,omitempty"`  // those that it was registered with
+	AuthMethod      string    `json:"authMethod,omitempty"`    // how the client authenticates at the token endpoint
+	RegisteredAt    time.Time `json:"registered,omitzero"`     // when it was registered; zero: a sign-in with it has failed since
 	SecretExpiresAt time.Time `json:"expires,omitzero"`        // when ClientSecret ends; zero: never
-	LastUsed        time.Time `json:"proven,omitzero"`         // when it was last of use; zero: never
-	ManagementURL   string    `json:"managementURL,omitempty"` // where it can be changed and deleted
+	LastUsed        time.Time `json:"proven,omitzero"`         // when a sign-in with it last succeeded; zero: never, or the last one failed
+	ManagementURL   string    `json:"managementURL,omitempty"` // where the registration can be changed and deleted; "": nowhere
 
-	ClientSecret    Secret `json:"-"`
-	ManagementToken Secret `json:"-"` // for ManagementURL
+	ClientSecret    Secret `json:"-"` // zero: a public client
+	ManagementToken Secret `json:"-"` // the access token for ManagementURL
 }
 
+// secretsByName returns the fields that are written as secrets, by the name they have in the file.
 func (r *Registration) secretsByName() map[string]*Secret {
 	return map[string]*Secret{"clientSecret": &r.ClientSecret, "managementToken": &r.ManagementToken}
 }
 
-// storedRegistrations is the content of an issuer's file.
+// storedRegistrations is the content of the file with the registrations at one issuer.
 type storedRegistrations struct {
 	Issuer        string         `json:"issuer"`
-	Registrations []packedStruct `json:"registrations"`
+	Registrations []packedStruct `json:"registrations"` // each one is a packed Registration
 }
 
+// checkContent implements generationChecker: it returns an error if a registration cannot be read.
 func (c *storedRegistrations) checkContent(Generation) error {
 	_, err := c.unpackRegistrations()
 	return err
 }
 
+// unpackRegistrations returns the registrations in the file's content.
 func (c *storedRegistrations) unpackRegistrations() ([]Registration, error) {
 	var all []Registration
 	for _, b := range c.Registrations {
@@ -49,8 +52,8 @@ func (c *storedRegistrations) unpackRegistrations() ([]Registration, error) {
 	return all, nil
 }
 
-// Registrations returns the registrations at an issuer, whose name is taken as
-// spelled. It waits as [Store.Load] does.
+// Registrations returns the registrations at an issuer, whose name is taken as spelled; none is no error. It
+// waits as [Store.Load] does.
 func (s *Store) Registrations(ctx context.Context, issuer string) ([]Registration, error) {
 	c, _, err := readWithoutLock[storedRegistrations](ctx, s, storeFile{clientFolder, issuerFileName(issuer)})
 	if err != nil {
@@ -97,10 +100,10 @@ func (s *Store) UpdateRegistrations(ctx context.Context, issuer string, work fun
 	return s.writeFile(f, g.next(), next)
 }
 
-// Metadata is documents about a server and its issuer, for all processes: what was fetched, and what
+// Metadata is documents about a server and its issuer that all processes share: what was fetched, and what
 // was noted. It is a value, as a Credential is.
 type Metadata struct {
-	Expires   time.Time                  `json:"expires,omitzero"`    // when what was fetched is out of date; the store does not look at it
+	Expires   time.Time                  `json:"expires,omitzero"`    // when what was fetched is out of date, as the caller set it; the store does not look at it
 	Documents map[string]json.RawMessage `json:"documents,omitempty"` // by a name that the caller chooses
 }
 
@@ -114,9 +117,9 @@ func (s *Store) Metadata(ctx context.Context, key Key) (Metadata, error) {
 	return m, err
 }
 
-// UpdateMetadata takes a lock of its own, reads the documents stored under key, calls change, stores what change has made of
-// them, and releases the lock. It waits for the lock as long as ctx. If change reports that it has changed nothing, or
-// returns an error, nothing is stored.
+// UpdateMetadata takes the lock of the documents stored under key (not that of the credential), reads them,
+// calls change, stores what change has made of them, and releases the lock. It waits for the lock as long as
+// ctx. If change reports that it has changed nothing, or returns an error, nothing is stored.
 func (s *Store) UpdateMetadata(ctx context.Context, key Key, change func(*Metadata) (changed bool, err error)) error {
 	if _, err := ParseKey(string(key)); err != nil {
 		return err

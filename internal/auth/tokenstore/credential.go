@@ -6,32 +6,31 @@ import (
 	"unicode/utf8"
 )
 
-// A Credential is what signing in at one server has brought. The store gives
-// the fields no meaning but RefreshToken. It is a value: who has it may change it, and one
-// goroutine at a time may use it.
+// A Credential is what signing in at one server has brought. Of its fields only RefreshToken means something
+// to the store. It is a value: who has it may change it, and one goroutine at a time may use it.
 type Credential struct {
-	Server  string `json:"server,omitempty"`  // URL, for people
-	Profile string `json:"profile,omitempty"` // for people
+	Server  string `json:"server,omitempty"`  // URL of the MCP server, for people
+	Profile string `json:"profile,omitempty"` // Identity.Profile, for people
 	Account string `json:"account,omitempty"` // who has signed in, for people
 
-	Issuer             string `json:"issuer,omitempty"`
+	Issuer             string `json:"issuer,omitempty"` // the authorization server that issued the tokens
 	TokenEndpoint      string `json:"tokenEndpoint,omitempty"`
 	RevocationEndpoint string `json:"revocationEndpoint,omitempty"`
-	ClientID           string `json:"clientID,omitempty"` // of a [Registration] at Issuer, or a given one
-	Resource           string `json:"resource,omitempty"` // as it was sent
+	ClientID           string `json:"clientID,omitempty"` // that of a [Registration] at Issuer, or a given one
+	Resource           string `json:"resource,omitempty"` // the "resource" parameter that was sent; "": none
 
-	TokenType       string    `json:"tokenType,omitempty"` // of AccessToken, as the issuer spelled it
-	IssuedAt        time.Time `json:"issued,omitzero"`     // when AccessToken came
+	TokenType       string    `json:"tokenType,omitempty"` // the scheme to send AccessToken with, as the issuer spelled it
+	IssuedAt        time.Time `json:"issued,omitzero"`     // when AccessToken came, by our clock
 	ExpiresAt       time.Time `json:"expires,omitzero"`    // when AccessToken ends; zero: nobody said
 	RequestedScopes []string  `json:"asked,omitempty"`     // the scopes that were asked for
 	GrantedScopes   []string  `json:"granted,omitempty"`   // the scopes that the issuer has named; nil: it has named none
-	LastProblem     string    `json:"problem,omitempty"`   // what went wrong last, for people; no secret
-	IsMachine       bool      `json:"machine,omitempty"`   // no person has signed in, and none is needed for the next AccessToken
+	LastProblem     string    `json:"problem,omitempty"`   // what went wrong last, for people; "": nothing; no secret
+	IsMachine       bool      `json:"machine,omitempty"`   // it was got without a person, and the next AccessToken needs none
 
 	AccessToken  Secret `json:"-"`
-	RefreshToken Secret `json:"-"`
-	IDToken      Secret `json:"-"`
-	DPoPKey      Secret `json:"-"` // private key of the proofs that AccessToken asks for
+	RefreshToken Secret `json:"-"` // zero: there is none, or it was spent
+	IDToken      Secret `json:"-"` // of OpenID Connect; zero: there is none
+	DPoPKey      Secret `json:"-"` // private key of the DPoP proofs that AccessToken needs; zero: it needs none
 }
 
 // secretsByName returns the fields that are written as secrets, by the name they have in the file.
@@ -39,23 +38,26 @@ func (c *Credential) secretsByName() map[string]*Secret {
 	return map[string]*Secret{"access": &c.AccessToken, "refresh": &c.RefreshToken, "id": &c.IDToken, "dpopKey": &c.DPoPKey}
 }
 
-// A packedStruct is how a struct with secrets stands in a file: what JSON encodes of it, and the secrets.
+// A packedStruct is a struct with fields of type Secret in the form in which it stands in a file.
 type packedStruct struct {
-	ValueJSON json.RawMessage           `json:"value"`
-	Secrets   map[string]revealedSecret `json:"secrets,omitempty"`
+	ValueJSON json.RawMessage           `json:"value"`             // the struct as JSON, without the secrets
+	Secrets   map[string]revealedSecret `json:"secrets,omitempty"` // the secrets that are not empty, by secretsByName
 }
 
-// A revealedSecret is a Secret that JSON encodes: it is for files only.
+// A revealedSecret is a Secret whose text is written when JSON encodes it: it is for files only.
 type revealedSecret struct{ Secret }
 
+// MarshalText returns the text of the secret itself.
 func (s revealedSecret) MarshalText() ([]byte, error) { return []byte(s.Reveal()), nil }
 
+// UnmarshalText takes text as the secret.
 func (s *revealedSecret) UnmarshalText(text []byte) error {
 	s.Secret = NewSecret(string(text))
 	return nil
 }
 
-// pack returns value, whose secrets these are, as it stands in a file.
+// pack returns value in the form in which it stands in a file. secrets are its fields of type Secret, by
+// name. ErrInput: it cannot be encoded.
 func pack(value any, secrets map[string]*Secret) (packedStruct, error) {
 	encoded, err := json.Marshal(value)
 	if err != nil {
@@ -73,7 +75,7 @@ func pack(value any, secrets map[string]*Secret) (packedStruct, error) {
 	return b, nil
 }
 
-// unpack is the inverse of pack.
+// unpack is the inverse of pack: it fills value and secrets. ErrBroken: the JSON does not fit value.
 func (b packedStruct) unpack(value any, secrets map[string]*Secret) error {
 	if json.Unmarshal(b.ValueJSON, value) != nil {
 		return newBrokenError("its content has not the fields of its kind")
@@ -87,28 +89,29 @@ func (b packedStruct) unpack(value any, secrets map[string]*Secret) error {
 // An Entry is what is stored under a key. It is a value, as a Credential is.
 type Entry struct {
 	Key Key
-	// Generation is that of Credential; 0: there is none. It does not count
-	// what else is in the file.
+	// Generation is that of Credential; 0: there is no credential. It does not change with the rest of the file.
 	Generation Generation
 	Credential Credential
-	// RateLimitedAt is when there were too many token requests; zero: there were not.
+	// RateLimitedAt is when there were too many token requests, so that no more are allowed; zero: they are.
 	RateLimitedAt time.Time
 }
 
-// storedCredential is the content of a credential's file.
+// storedCredential is the content of the file of one credential.
 type storedCredential struct {
-	Credential         *packedStruct `json:"credential,omitempty"`
-	RequestTimes       []time.Time   `json:"requests,omitempty"` // token requests within a minute, the oldest first
-	RateLimitedAt      time.Time     `json:"braked,omitzero"`
-	SpentRefreshHashes []string      `json:"spent,omitempty"` // hashes of refresh tokens, the oldest first
+	Credential         *packedStruct `json:"credential,omitempty"` // a packed Credential; nil: there is none
+	RequestTimes       []time.Time   `json:"requests,omitempty"`   // when token requests were sent in the last minute, the oldest first
+	RateLimitedAt      time.Time     `json:"braked,omitzero"`      // as in Entry
+	SpentRefreshHashes []string      `json:"spent,omitempty"`      // spentHash of refresh tokens that must not be sent any more, the oldest first
 }
 
+// checkContent implements generationChecker: it returns an error if the credential cannot be read, or g is 0
+// with a credential or not 0 without.
 func (c *storedCredential) checkContent(g Generation) error {
 	_, err := c.toEntry("", g)
 	return err
 }
 
-// toEntry returns the content as it is given out.
+// toEntry returns the content as the Entry that callers get. ErrBroken: it cannot be read.
 func (c *storedCredential) toEntry(key Key, g Generation) (Entry, error) {
 	e := Entry{Key: key, Generation: g, RateLimitedAt: c.RateLimitedAt}
 	if (c.Credential == nil) != (g == 0) {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// An ErrorKind says what went wrong, for errors.Is. Kinds are constants and may be
-// used by any goroutine.
+// An ErrorKind says what went wrong: errors.Is finds it in an Error. Kinds are constants and may be used by
+// any goroutine.
 type ErrorKind string
 
 // Error returns the words of the kind.
@@ -20,16 +20,16 @@ const (
 	ErrInput ErrorKind = "not usable"
 	// ErrUnsafe: others may read or write what is stored. Nothing was read.
 	ErrUnsafe ErrorKind = "not safe for secrets"
-	// ErrBroken: a file could not be understood. It was set aside, unless MovedTo is "".
+	// ErrBroken: a file could not be understood. It was renamed (Error.MovedTo), unless that is "".
 	ErrBroken ErrorKind = "broken file"
 	// ErrNewer: a file is of a later format. It is left alone.
 	ErrNewer ErrorKind = "written by a later version of this program"
-	// ErrStale: the generation to be replaced is not the current one. Nothing
-	// was written: load again.
+	// ErrStale: the generation that was to be replaced is not the stored one any more. Nothing was written: load
+	// again.
 	ErrStale ErrorKind = "changed by somebody else meanwhile"
-	// ErrBusy: somebody else has the lock, and the ctx was done first.
+	// ErrBusy: somebody else still had the lock when the ctx was done.
 	ErrBusy ErrorKind = "locked by another process"
-	// ErrNoLocks: the file system has no locks.
+	// ErrNoLocks: files in the folder of the store cannot be locked.
 	ErrNoLocks ErrorKind = "files cannot be locked here"
 	// ErrFull: the disk, or the user's share of it, is full. What was stored before is still there.
 	ErrFull ErrorKind = "no room on the disk"
@@ -37,7 +37,8 @@ const (
 	ErrReadOnly ErrorKind = "may not be written"
 	// ErrIO: the system reported another error.
 	ErrIO ErrorKind = "input or output error"
-	// ErrRateLimit: too many token requests. It stays until [LockedCredential.ForgetTokenRequests].
+	// ErrRateLimit: there were too many token requests within a minute. It stays so until
+	// [LockedCredential.ForgetTokenRequests].
 	ErrRateLimit ErrorKind = "too many token requests in a minute; none is sent until the next sign-in"
 	// ErrNoKeyring: the system's keyring is needed and cannot be used.
 	ErrNoKeyring ErrorKind = "the system's keyring cannot be used"
@@ -47,7 +48,7 @@ const (
 	ErrPlain ErrorKind = "not encrypted, though the system's keyring is in use"
 	// ErrOtherKey: the file is encrypted with another key than the keyring has.
 	ErrOtherKey ErrorKind = "encrypted with another key than the system's keyring has"
-	// ErrReleased: the lock has been released already.
+	// ErrReleased: the lock that a call needs has been released already.
 	ErrReleased ErrorKind = "the lock has been released"
 )
 
@@ -55,14 +56,14 @@ const (
 // has paths, never a secret. It may be used by any goroutine.
 type Error struct {
 	Kind ErrorKind
-	Path string // the file or folder; "": none
-	// MovedTo is where a broken file was put; "": it is where it was.
+	Path string // the file or folder that it is about; "": none
+	// MovedTo is the path to which a broken file was renamed; "": it was not.
 	MovedTo string
-	Detail  string // what a person can do with; "": nothing to add
+	Detail  string // what exactly is wrong, for people; "": nothing to add
 	Err     error  // what the system said; nil: nothing
 }
 
-// Error returns the text of the error.
+// Error returns path, kind, detail and what the system said in one line.
 func (e *Error) Error() string {
 	parts := make([]string, 0, 5)
 	if e.Path != "" {
@@ -81,7 +82,7 @@ func (e *Error) Error() string {
 	return strings.Join(parts, ": ")
 }
 
-// Unwrap returns the kind and what the system said.
+// Unwrap returns Kind, and Err if there is one.
 func (e *Error) Unwrap() []error {
 	if e.Err == nil {
 		return []error{e.Kind}
@@ -89,7 +90,8 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind, e.Err}
 }
 
-// withoutPathError is the error inside one that names a path, which our own text names too.
+// withoutPathError returns the error inside an error of package os that names a path or a call; any other
+// error as it is.
 func withoutPathError(err error) error {
 	var path *fs.PathError
 	var link *os.LinkError
@@ -105,7 +107,8 @@ func withoutPathError(err error) error {
 	return err
 }
 
-// newSystemError gives an error of the system its kind.
+// newSystemError returns an Error for an error of the system about path, with the Kind that fits: ErrFull,
+// ErrReadOnly, ErrUnsafe (a symbolic link) or ErrIO.
 func newSystemError(path string, err error) *Error {
 	kind := ErrIO
 	switch {
@@ -119,7 +122,7 @@ func newSystemError(path string, err error) *Error {
 	return &Error{Kind: kind, Path: path, Err: err}
 }
 
-// newReadError is newSystemError for what was only to be read.
+// newReadError is newSystemError for what was only to be read: missing permission is ErrIO, not ErrReadOnly.
 func newReadError(path string, err error) *Error {
 	e := newSystemError(path, err)
 	if e.Kind == ErrReadOnly {

@@ -13,13 +13,12 @@ import (
 	"time"
 )
 
-// A Generation tells one content of a file from every other: it is another one after
-// each change, and after a deletion it does not begin anew. Compare it for
-// equality only. 0 is no content.
+// A Generation numbers the content of a file: it is another one after each change, and after a deletion it
+// does not begin anew. Compare it for equality only. 0: there is no content.
 type Generation int64
 
-// next returns the generation of what replaces g. The first one is random, so that
-// a file that was deleted and made again does not look like the old one.
+// next returns the generation of what replaces g. After 0 it is random, so that a file that was deleted and
+// made again does not look like the old one.
 func (g Generation) next() Generation {
 	if g == 0 {
 		return Generation(1 + rand.Int64N(1<<40))
@@ -28,30 +27,33 @@ func (g Generation) next() Generation {
 }
 
 const (
-	// formatVersion is the version of files that is written, and the latest that is understood.
+	// formatVersion is the version of the files' format that is written, and the latest that is understood.
 	formatVersion = 1
-	// maxFileBytes bounds what a file may have. Metadata documents are the largest content.
+	// maxFileBytes is how long a file of the store may be. Metadata documents are the largest content.
 	maxFileBytes = 8 << 20
 )
 
-// A storeFile is one file of the store: the folder it is in, which is also the kind of
-// its content, and its name without ".json".
-type storeFile struct{ folder, stem string }
-
-func (f storeFile) fileName() string { return f.stem + ".json" }
-
-// A fileEnvelope is what is in a file.
-type fileEnvelope struct {
-	Version    int             `json:"version"`
-	Kind       string          `json:"kind"` // the folder of the storeFile
-	Name       string          `json:"name"` // the stem of the storeFile
-	Generation Generation      `json:"generation"`
-	Plain      json.RawMessage `json:"plain,omitempty"`  // the content, or
-	Sealed     *sealedContent  `json:"sealed,omitempty"` // the content, encrypted
+// A storeFile names one file of the store.
+type storeFile struct {
+	folder string // the subfolder that it is in (credentialFolder ...), which is also the kind of its content
+	stem   string // its name without ".json"
 }
 
-// parseEnvelope reads the content of f. Its errors do not have the text of the JSON decoder, which may have
-// a piece of the content.
+// fileName returns its name, with ".json".
+func (f storeFile) fileName() string { return f.stem + ".json" }
+
+// A fileEnvelope is what each file of the store has around its content.
+type fileEnvelope struct {
+	Version    int             `json:"version"`          // formatVersion when it was written
+	Kind       string          `json:"kind"`             // the folder of the storeFile, so that a file that was copied elsewhere is found out
+	Name       string          `json:"name"`             // the stem of the storeFile
+	Generation Generation      `json:"generation"`       // of the content
+	Plain      json.RawMessage `json:"plain,omitempty"`  // the content, as it is; nil: it is in Sealed
+	Sealed     *sealedContent  `json:"sealed,omitempty"` // the content, encrypted; nil: it is in Plain
+}
+
+// parseEnvelope reads the envelope in data, which must be that of f. ErrNewer, ErrBroken: why it cannot. Its
+// errors do not have the text of the JSON decoder, which may have a piece of the content.
 func parseEnvelope(f storeFile, data []byte) (fileEnvelope, error) {
 	var version struct {
 		Version int `json:"version"`
@@ -79,9 +81,10 @@ func parseEnvelope(f storeFile, data []byte) (fileEnvelope, error) {
 	return e, nil
 }
 
+// newBrokenError returns an Error of Kind ErrBroken with this detail.
 func newBrokenError(why string) *Error { return &Error{Kind: ErrBroken, Detail: why} }
 
-// withPath gives an error of a file's content the path of the file.
+// withPath puts path into err, if that is an Error without a path, and returns err.
 func withPath(err error, path string) error {
 	if e, ok := err.(*Error); ok && e.Path == "" {
 		e.Path = path
@@ -89,7 +92,8 @@ func withPath(err error, path string) error {
 	return err
 }
 
-// encodeFile returns what is to be in file f.
+// encodeFile returns the bytes of file f with this generation and content, encrypted if the store has a
+// sealer. ErrInput: it would be too long, or is no JSON.
 func (s *Store) encodeFile(f storeFile, g Generation, payload any) ([]byte, error) {
 	content, err := json.Marshal(payload)
 	if err != nil {
@@ -106,7 +110,8 @@ func (s *Store) encodeFile(f storeFile, g Generation, payload any) ([]byte, erro
 	return append(data, '\n'), err
 }
 
-// decodeFile reads the content of f into payload, and returns its generation.
+// decodeFile reads data, the bytes of file f, decrypts the content if need be, decodes it into payload, and
+// returns its generation.
 func (s *Store) decodeFile(f storeFile, data []byte, payload any) (Generation, error) {
 	e, err := parseEnvelope(f, data)
 	if err != nil {
@@ -132,10 +137,10 @@ func (s *Store) decodeFile(f storeFile, data []byte, payload any) (Generation, e
 	return e.Generation, nil
 }
 
-// A generationChecker is content that can be broken though JSON decodes it.
+// A generationChecker is a content that must be checked after it was decoded, against its generation.
 type generationChecker interface{ checkContent(Generation) error }
 
-// readFileBytes returns what is in file f; nil if there is no such file.
+// readFileBytes returns the bytes of file f; nil without an error: there is no such file.
 func (s *Store) readFileBytes(f storeFile) ([]byte, error) {
 	if ok, err := s.checkFolders(f.folder); !ok {
 		return nil, err
@@ -143,7 +148,8 @@ func (s *Store) readFileBytes(f storeFile) ([]byte, error) {
 	return readPrivateFile(s.filePath(f.folder, f.fileName()))
 }
 
-// readPrivateFile returns what is in a file of this user's alone; nil if there is no such file.
+// readPrivateFile returns the bytes of a file; nil without an error: there is no such file. ErrUnsafe: it is
+// not this user's alone, or no regular file.
 func readPrivateFile(path string) ([]byte, error) {
 	var data []byte
 	err := retryWhileHeldOpen(func() error {
@@ -180,8 +186,8 @@ func readPrivateFile(path string) ([]byte, error) {
 	return data, nil
 }
 
-// readFile reads file f into a new T. Nobody needs the lock for it. Generation 0
-// with no error: there is no such file, or no content in it.
+// readFile reads file f and decodes its content into a new T. The caller needs no lock. Generation 0 without
+// an error: there is no such file, or no content in it.
 func readFile[T any](s *Store, f storeFile) (payload T, g Generation, err error) {
 	data, err := s.readFileBytes(f)
 	if data == nil {
@@ -194,7 +200,8 @@ func readFile[T any](s *Store, f storeFile) (payload T, g Generation, err error)
 	return payload, g, nil
 }
 
-// readOrSetAside is readFile for who has the lock of f: a broken file is set aside.
+// readOrSetAside is readFile for a caller that has the lock of f: a broken file is also renamed
+// (setBrokenAside), and the error says so.
 func readOrSetAside[T any](s *Store, f storeFile) (T, Generation, error) {
 	payload, g, err := readFile[T](s, f)
 	if errors.Is(err, ErrBroken) {
@@ -203,9 +210,9 @@ func readOrSetAside[T any](s *Store, f storeFile) (T, Generation, error) {
 	return payload, g, err
 }
 
-// readWithoutLock is readFile for who has no lock. To set a broken file aside it takes the
-// lock, since the file may be a good one by then. If the lock is not to be had, the
-// broken file stays, and is reported.
+// readWithoutLock is readFile for a caller that has no lock. If the file is broken it takes the lock, as long
+// as ctx, reads again, and renames it if it is still broken. If the lock is not to be had, the broken file
+// stays, and is reported.
 func readWithoutLock[T any](ctx context.Context, s *Store, f storeFile) (T, Generation, error) {
 	payload, g, err := readFile[T](s, f)
 	if !errors.Is(err, ErrBroken) {
@@ -219,7 +226,8 @@ func readWithoutLock[T any](ctx context.Context, s *Store, f storeFile) (T, Gene
 	return readOrSetAside[T](s, f)
 }
 
-// setBrokenAside renames the broken file that err is about, and notes its new name in err.
+// setBrokenAside renames the broken file that err is about, with the time in its new name, and sets MovedTo
+// of err.
 func (s *Store) setBrokenAside(err error) {
 	e, ok := err.(*Error)
 	if !ok {
@@ -245,13 +253,14 @@ func (s *Store) setBrokenAside(err error) {
 
 // Endings of names beside a file's own.
 const (
-	lockSuffix  = ".lock"
-	tempSuffix  = ".tmp"
-	brokenInfix = ".broken-"
+	lockSuffix  = ".lock"    // behind a file's stem: its lock file
+	tempSuffix  = ".tmp"     // behind a file's name: what is being written to replace it
+	brokenInfix = ".broken-" // behind a file's name, and before the time: a broken file that was set aside
 )
 
-// writeFile replaces file f. Its caller has the lock of f, so that the name of the temporary
-// file can be a fixed one, and what a crash has left of it goes away with the next write.
+// writeFile replaces file f in one step by one with this generation and content. Its caller has the lock of
+// f, so that the temporary file can have a fixed name, and what a crash has left of it goes away with the
+// next write.
 func (s *Store) writeFile(f storeFile, g Generation, payload any) error {
 	data, err := s.encodeFile(f, g, payload)
 	if err != nil {
@@ -278,6 +287,7 @@ func (s *Store) writeFile(f storeFile, g Generation, payload any) error {
 	return nil
 }
 
+// writeTempFile writes data into a new file, and brings it to the disk.
 func (s *Store) writeTempFile(temp string, data []byte) error {
 	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -308,6 +318,7 @@ func (s *Store) writeTempFile(temp string, data []byte) error {
 	return err
 }
 
+// injectedFault returns the error that a test wants at the step of this name; nil outside of tests.
 func (s *Store) injectedFault(name string) error {
 	if s.injectFault == nil {
 		return nil
@@ -315,12 +326,12 @@ func (s *Store) injectedFault(name string) error {
 	return s.injectFault(name)
 }
 
-// renameFile renames a file, over another one if there is one.
+// renameFile renames a file, and replaces a file that has the new name.
 func renameFile(from, to string) error {
 	return retryWhileHeldOpen(func() error { return os.Rename(from, to) })
 }
 
-// removeFile deletes a file, which may be missing.
+// removeFile deletes a file. That it is missing is no error.
 func removeFile(path string) error {
 	err := retryWhileHeldOpen(func() error { return os.Remove(path) })
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -329,7 +340,8 @@ func removeFile(path string) error {
 	return nil
 }
 
-// retryWhileHeldOpen calls do again, for up to about a second, while somebody has the file open.
+// retryWhileHeldOpen calls do, and calls it again, for up to about a second, as long as its error is
+// isHeldOpen. It returns the last error.
 func retryWhileHeldOpen(do func() error) error {
 	wait := time.Millisecond
 	for {

@@ -10,10 +10,11 @@ import (
 	"syscall"
 )
 
-// noFollow is added to what files are opened with: a symbolic link is refused.
+// noFollow is the flag with which opening a symbolic link fails; 0 on Windows, which has none.
 const noFollow = syscall.O_NOFOLLOW
 
-// checkOnlyOursAccess returns an error if others than this user have a right to it.
+// checkOnlyOursAccess returns an error (ErrUnsafe) if the file or folder belongs to another user, or others
+// have any right to it.
 func checkOnlyOursAccess(path string, info fs.FileInfo) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -32,13 +33,13 @@ func checkOnlyOursAccess(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// openForReading opens a file that is there to be read. It does not wait for the
-// writer of a pipe.
+// openForReading opens a file to read it. A symbolic link is an error. It does not wait for the writer of a
+// pipe.
 func openForReading(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDONLY|noFollow|syscall.O_NONBLOCK, 0)
 }
 
-// syncFolder brings the names in a folder to the disk, where that can be done.
+// syncFolder brings the names in a folder to the disk (fsync). That the file system cannot do it is no error.
 func syncFolder(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

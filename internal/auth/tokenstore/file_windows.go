@@ -5,13 +5,13 @@ import (
 	"os"
 )
 
-// noFollow: there is no such flag.
+// noFollow is the flag with which opening a symbolic link fails; 0 on Windows, which has none.
 const noFollow = 0
 
-// checkOnlyOursAccess checks nothing: the doc comment of the package says why.
+// checkOnlyOursAccess returns nil and checks nothing on Windows: the doc comment of the package says why.
 func checkOnlyOursAccess(string, fs.FileInfo) error { return nil }
 
-// openForReading opens a file that is there to be read.
+// openForReading opens a file to read it. ErrUnsafe: it is no regular file.
 func openForReading(path string) (*os.File, error) {
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, &Error{Kind: ErrUnsafe, Path: path, Detail: "it is no regular file"}
@@ -19,5 +19,5 @@ func openForReading(path string) (*os.File, error) {
 	return os.Open(path)
 }
 
-// syncFolder does nothing: the system has no such thing.
+// syncFolder does nothing: Windows cannot bring a folder to the disk.
 func syncFolder(string) error { return nil }

@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// A Key names a credential: 32 hexadecimal digits, which are also the name of
-// its files. It is no secret, does not change, and may be used by any goroutine.
+// A Key names a credential in the store: 32 hexadecimal digits, with which the names of its files begin. It
+// is no secret, does not change, and may be used by any goroutine.
 type Key string
 
-// ParseKey returns text as a Key if it is one.
+// ParseKey returns text as a Key. ErrInput: it is not 32 hexadecimal digits in lower case.
 func ParseKey(text string) (Key, error) {
 	if _, err := hex.DecodeString(text); err != nil || len(text) != 2*keyBytes || strings.ToLower(text) != text {
 		return "", &Error{Kind: ErrInput, Detail: "a key has 32 hexadecimal digits"}
@@ -23,24 +23,22 @@ func ParseKey(text string) (Key, error) {
 	return Key(text), nil
 }
 
-// keyBytes is how many bytes of the hash a name has.
+// keyBytes is how many bytes of a hash a Key, a file's name and a spentHash have.
 const keyBytes = 16
 
-// An Identity is what makes credentials different ones: all that is known of a
-// server without asking it. Key may be called by any goroutine while no field
-// is changed.
+// An Identity is what tells a credential from all others: what is known of a server without asking it. Key
+// may be called by any goroutine while no field is changed.
 type Identity struct {
-	Server   string // its URL, in any spelling that [CanonicalURL] takes
+	Server   string // the server's URL, in any spelling that [CanonicalURL] takes
 	Profile  string // tells several accounts at one server apart; "": the usual one
-	Resource string // the resource that the user asks for instead of the published one, as spelled; "": that one
-	// ClientID is where the client id comes from, for example a given one or
-	// the URL of a metadata document; "": registration as the server offers it.
+	Resource string // the resource that the user asks for, as spelled; "": the one that the server publishes
+	// ClientID says where the client id comes from, for example a given one or the URL of a metadata document;
+	// "": registration as the server offers it.
 	ClientID string
-	Params   map[string][]string // what the user adds to the authorization request, in order by name
+	Params   map[string][]string // what the user adds to the authorization request, by name
 }
 
-// Key returns the name of the credential. It is the same in every version of
-// this program.
+// Key returns the name of the credential with this Identity. It is the same in every version of this program.
 func (i Identity) Key() (Key, error) {
 	server, err := CanonicalURL(i.Server)
 	if err != nil {
@@ -55,21 +53,24 @@ func (i Identity) Key() (Key, error) {
 	return Key(h.hexName()), nil
 }
 
-// issuerFileName returns the name of the file for an issuer, which is taken as spelled.
+// issuerFileName returns the stem of the file with the registrations at an issuer, whose name is taken as
+// spelled.
 func issuerFileName(issuer string) string {
 	return newNameHash("mcp-bridge issuer 1", issuer).hexName()
 }
 
-// A fileNameHash makes a name of texts. Each text is preceded by its length, so
-// that ("ab", "c") and ("a", "bc") have different names.
+// A fileNameHash is a hash of texts that becomes a Key or a file's name. Each text is preceded by its length,
+// so that ("ab", "c") and ("a", "bc") have different names.
 type fileNameHash struct{ hash.Hash }
 
+// newNameHash returns the hash of these texts.
 func newNameHash(texts ...string) fileNameHash {
 	h := fileNameHash{sha256.New()}
 	h.add(texts...)
 	return h
 }
 
+// add adds texts to the hash.
 func (h fileNameHash) add(texts ...string) {
 	for _, text := range texts {
 		_, _ = h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(text))))
@@ -77,9 +78,10 @@ func (h fileNameHash) add(texts ...string) {
 	}
 }
 
+// hexName returns the first keyBytes of the hash in hexadecimal.
 func (h fileNameHash) hexName() string { return hex.EncodeToString(h.Sum(nil)[:keyBytes]) }
 
-// defaultPorts of the schemes that a server may have.
+// defaultPorts are the default ports of the schemes that a server's URL may have.
 var defaultPorts = map[string]string{"http": "80", "https": "443", "ws": "80", "wss": "443"}
 
 // CanonicalURL returns the one spelling of a server's URL that its key is made

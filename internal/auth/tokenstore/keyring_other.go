@@ -9,6 +9,8 @@ import (
 	"github.com/zalando/go-keyring"
 )
 
+// getSystemSecret returns the secret of a user of a service in the system's keyring. found is false if there
+// is none.
 func getSystemSecret(_ context.Context, service, user string) (secret string, found bool, err error) {
 	secret, err = keyring.Get(service, user)
 	if errors.Is(err, keyring.ErrNotFound) {
@@ -17,6 +19,8 @@ func getSystemSecret(_ context.Context, service, user string) (secret string, fo
 	return secret, err == nil, err
 }
 
+// setSystemSecret stores the secret of a user of a service in the system's keyring, in the place of an older
+// one.
 func setSystemSecret(_ context.Context, service, user, secret string) error {
 	return keyring.Set(service, user, secret)
 }

@@ -10,14 +10,14 @@ import (
 
 // ListEntry is one key of a [Store.List]. It is a value, as a Credential is.
 type ListEntry struct {
-	Key         Key
-	Entry       Entry    // what is stored; generation 0: nothing
-	Err         error    // why that cannot be told; a broken file is left where it is
+	Key         Key      // the key
+	Entry       Entry    // what is stored under it; generation 0: no credential
+	Err         error    // why it cannot be read; a broken file is left where it is
 	BrokenFiles []string // paths of broken files that were set aside
 }
 
-// List returns every key under which something is stored or was set aside, in
-// order. It takes no lock and changes nothing.
+// List returns every key under which a credential is stored, or a broken file was set aside, in order. It
+// takes no lock and changes nothing.
 func (s *Store) List() ([]ListEntry, error) {
 	names, err := s.fileNames(credentialFolder)
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *Store) List() ([]ListEntry, error) {
 	return all, nil
 }
 
-// fileNames returns the names in a subfolder, in order.
+// fileNames returns the names of the files in a subfolder, in order; none if there is no such folder.
 func (s *Store) fileNames(kind string) ([]string, error) {
 	if ok, err := s.checkFolders(kind); !ok {
 		return nil, err
@@ -65,8 +65,8 @@ func (s *Store) fileNames(kind string) ([]string, error) {
 	return names, nil
 }
 
-// IssuersWithRegistrations returns the issuers with registrations. The error tells of the files
-// that cannot be read, the others are returned all the same.
+// IssuersWithRegistrations returns the issuers at which clients are registered. err is about the files that
+// cannot be read; the other issuers are returned all the same.
 func (s *Store) IssuersWithRegistrations() (issuers []string, err error) {
 	names, err := s.fileNames(clientFolder)
 	if err != nil {
@@ -105,8 +105,8 @@ func (s *Store) Delete(ctx context.Context, key Key) error {
 	return s.deleteFiles(key)
 }
 
-// deleteFiles is Delete for who has the lock of the credential. That of the metadata is not
-// taken: who writes it meanwhile writes what is still true.
+// deleteFiles is Delete for a caller that has the lock of the credential. It does not take the lock of the
+// metadata: who writes it meanwhile writes what is still true.
 func (s *Store) deleteFiles(key Key) error {
 	var problems []error
 	if unlock, ok, err := s.tryLock(credentialFolder, string(key)+loginSuffix); err != nil {

@@ -12,12 +12,12 @@ import (
 
 // Waits between two tries for a lock.
 const (
-	minLockPoll = time.Millisecond
-	maxLockPoll = 50 * time.Millisecond
+	minLockPoll = time.Millisecond      // the wait after the first try for a lock; it doubles with each further one
+	maxLockPoll = 50 * time.Millisecond // the longest such wait
 )
 
-// lock takes the kernel lock of a file in a subfolder, or returns [ErrBusy] when
-// ctx is done. The lock ends with unlock, or with the process.
+// lock takes the kernel lock of the file with this name in the subfolder kind, and waits for it as long as
+// ctx; [ErrBusy]: ctx was done first. The lock ends with unlock, or with the process.
 func (s *Store) lock(ctx context.Context, kind, name string) (unlock func(), err error) {
 	for wait := minLockPoll; ; wait = min(2*wait, maxLockPoll) {
 		unlock, ok, err := s.tryLock(kind, name)
@@ -35,7 +35,8 @@ func (s *Store) lock(ctx context.Context, kind, name string) (unlock func(), err
 	}
 }
 
-// tryLock takes the lock if nobody has it.
+// tryLock takes the lock that [Store.lock] takes, if nobody has it. ok is false if somebody has it; err is
+// about the file.
 func (s *Store) tryLock(kind, name string) (unlock func(), ok bool, err error) {
 	if err := s.makeFolders(kind); err != nil {
 		return nil, false, err
@@ -61,11 +62,13 @@ func (s *Store) tryLock(kind, name string) (unlock func(), ok bool, err error) {
 	return func() { _ = l.Unlock() }, true, nil
 }
 
+// newFlock returns the lock of the file at path, which it has not taken yet.
 func newFlock(path string) *flock.Flock {
 	return flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR|noFollow), flock.SetPermissions(0o600))
 }
 
-// isLockFileCurrent reports whether the file that l has locked is still the one at its path.
+// isLockFileCurrent reports whether the file that l has locked is still the one at its path: not if somebody
+// has deleted it since.
 func isLockFileCurrent(l *flock.Flock) (bool, error) {
 	held, err := l.Stat()
 	if err != nil {
@@ -81,6 +84,8 @@ func isLockFileCurrent(l *flock.Flock) (bool, error) {
 	return err == nil && os.SameFile(held, named), nil
 }
 
+// newLockError returns the Error for an error of locking the file at path: ErrNoLocks if the file system has
+// no locks.
 func newLockError(path string, err error) error {
 	if isLockingUnsupported(err) {
 		return &Error{Kind: ErrNoLocks, Path: path, Err: err}
@@ -88,8 +93,8 @@ func newLockError(path string, err error) error {
 	return newSystemError(path, err)
 }
 
-// isLocked reports whether somebody has the lock, without making its file. While it
-// looks, a tryLock elsewhere fails.
+// isLocked reports whether somebody has the lock of a file, without making the file. While it looks, a
+// tryLock elsewhere fails.
 func (s *Store) isLocked(kind, name string) (bool, error) {
 	path := s.filePath(kind, name)
 	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {

@@ -53,33 +53,33 @@ func (s *Store) WithLock(ctx context.Context, key Key, work func(*LockedCredenti
 	return work(l)
 }
 
+// credentialFile returns the storeFile of the credential with this key. ErrInput: it is no Key.
 func credentialFile(key Key) (storeFile, error) {
 	_, err := ParseKey(string(key))
 	return storeFile{credentialFolder, string(key)}, err
 }
 
-// A LockedCredential is a credential whose lock is held. It is for the goroutine in which
-// [Store.WithLock] calls work, until work returns; after that its methods return [ErrReleased].
+// A LockedCredential is a credential whose lock is held. It is for the goroutine in which [Store.WithLock]
+// calls work, until work returns; after that its methods fail with [ErrReleased].
 type LockedCredential struct {
 	store      *Store
 	file       storeFile
 	key        Key
-	content    storedCredential // what the file has
-	entry      Entry            // content as Entry gives it out
-	isReleased bool             // work has returned
+	content    storedCredential // what was last read from the file, or written to it
+	entry      Entry            // content as the Entry that callers get
+	isReleased bool             // work has returned, and the lock is released
 }
 
-// String returns the key.
+// String returns text with the key.
 func (l *LockedCredential) String() string { return "locked credential " + string(l.key) }
 
 // GoString returns what String returns.
 func (l *LockedCredential) GoString() string { return l.String() }
 
-// Entry returns what is stored: what was read after the lock was taken, and
-// what the other methods have made of it.
+// Entry returns what is stored, as it was when WithLock or another method last read or wrote it.
 func (l *LockedCredential) Entry() Entry { return l.entry }
 
-// readContent reads the file anew.
+// readContent reads the file again, into content and entry. ErrReleased: the lock was released.
 func (l *LockedCredential) readContent() error {
 	if l.isReleased {
 		return &Error{Kind: ErrReleased, Path: l.store.filePath(l.file.folder, l.file.fileName())}
@@ -93,7 +93,7 @@ func (l *LockedCredential) readContent() error {
 	return err
 }
 
-// writeContent writes what is to be stored, under generation g.
+// writeContent writes c into the file, with generation g for the credential in it.
 func (l *LockedCredential) writeContent(c storedCredential, g Generation) error {
 	if err := l.store.writeFile(l.file, g, c); err != nil {
 		return err

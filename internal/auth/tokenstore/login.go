@@ -9,21 +9,23 @@ import (
 	"time"
 )
 
-// A LoginAnnouncement is what others may know of a sign-in under way. It is a value, as a
-// Credential is. What a person is shown is no [Secret]; the code verifier is not in it.
+// A LoginAnnouncement is what other processes may know of a sign-in under way. It is a value, as a Credential
+// is. What a person is shown is no [Secret]; the code verifier is not in it.
 type LoginAnnouncement struct {
-	Server      string    `json:"server,omitempty"`   // URL, for people
-	Profile     string    `json:"profile,omitempty"`  // for people
-	PID         int       `json:"pid"`                // the process that signs in
-	SignInURL   string    `json:"url,omitempty"`      // where the person goes
-	UserCode    string    `json:"userCode,omitempty"` // what the person types there
-	RedirectURI string    `json:"redirect,omitempty"` // where the browser comes back to
+	Server      string    `json:"server,omitempty"`   // URL of the MCP server, for people
+	Profile     string    `json:"profile,omitempty"`  // Identity.Profile, for people
+	PID         int       `json:"pid"`                // the id of the process that signs in
+	SignInURL   string    `json:"url,omitempty"`      // the page that the person opens
+	UserCode    string    `json:"userCode,omitempty"` // what the person types there; "": nothing
+	RedirectURI string    `json:"redirect,omitempty"` // where the browser comes back to; "": nowhere, the person has a code
 	Expires     time.Time `json:"expires,omitzero"`   // when the process gives up
 }
 
-// loginSuffix, behind the key, is the name of the lock of a sign-in. With ".json" it is the name of its content.
+// loginSuffix stands behind the key in the name of the lock file of a sign-in. The announcement has that name
+// with ".json".
 const loginSuffix = ".login"
 
+// loginFile returns the storeFile of the announcement of a sign-in under key. ErrInput: it is no Key.
 func loginFile(key Key) (storeFile, error) {
 	_, err := ParseKey(string(key))
 	return storeFile{credentialFolder, string(key) + loginSuffix}, err
@@ -33,18 +35,18 @@ func loginFile(key Key) (storeFile, error) {
 // time. One goroutine at a time may use it. The kernel releases it when the process dies.
 type LoginLock struct {
 	store  *Store
-	file   storeFile
-	unlock func() // nil: it was released
+	file   storeFile // of the announcement; the lock file has its stem as name
+	unlock func()    // releases the lock; nil: it was released
 }
 
-// String returns the name of the lock.
+// String returns text with the name of the lock file.
 func (l *LoginLock) String() string { return "sign-in lock " + l.file.stem }
 
 // GoString returns what String returns.
 func (l *LoginLock) GoString() string { return l.String() }
 
-// LockLogin takes the right to sign in under key. It waits for it as long as ctx, and
-// returns [ErrBusy] then. It does not touch the lock of [Store.WithLock].
+// LockLogin takes the right to sign in under key. It waits for it as long as ctx; [ErrBusy]: ctx was done
+// first. The lock is another one than that of [Store.WithLock].
 func (s *Store) LockLogin(ctx context.Context, key Key) (*LoginLock, error) {
 	f, err := loginFile(key)
 	if err != nil {
@@ -62,19 +64,19 @@ func (s *Store) LockLogin(ctx context.Context, key Key) (*LoginLock, error) {
 	return l, nil
 }
 
-// tryLoginTimeout is for how long TryLockLogin tries. A look at the lock by PendingLogin, which
-// takes microseconds, must not be taken for a sign-in.
+// tryLoginTimeout is how long TryLockLogin tries. PendingLogin takes the lock for microseconds, and that must
+// not be taken for a sign-in.
 const tryLoginTimeout = 200 * time.Millisecond
 
-// TryLockLogin is LockLogin for those who let another process sign in: it returns
-// [ErrBusy] if one does, after 200 ms.
+// TryLockLogin is LockLogin for a caller that does not wait for another process to sign in: if one does, it
+// returns [ErrBusy] after 200 ms.
 func (s *Store) TryLockLogin(key Key) (*LoginLock, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), tryLoginTimeout)
 	defer cancel()
 	return s.LockLogin(ctx, key)
 }
 
-// Announce lets others know how the sign-in goes. It may be called again.
+// Announce stores what other processes may know of the sign-in, in the place of what was announced before.
 func (l *LoginLock) Announce(login LoginAnnouncement) error {
 	if l.unlock == nil {
 		return &Error{Kind: ErrReleased, Path: l.store.filePath(l.file.folder, l.file.stem)}
@@ -82,8 +84,8 @@ func (l *LoginLock) Announce(login LoginAnnouncement) error {
 	return l.store.writeFile(l.file, Generation(0).next(), login)
 }
 
-// IsCancelled reports whether somebody has called [Store.CancelLogin] since Announce. It is also true before
-// Announce and after Release.
+// IsCancelled reports whether the announcement is gone, because somebody has called [Store.CancelLogin]. It
+// is also true before Announce and after Release.
 func (l *LoginLock) IsCancelled() bool {
 	if l.unlock == nil {
 		return true
@@ -104,6 +106,7 @@ func (l *LoginLock) Release() error {
 	return err
 }
 
+// deleteAnnouncement deletes the announcement. That there is none is no error.
 func (l *LoginLock) deleteAnnouncement() error {
 	path := l.store.filePath(l.file.folder, l.file.fileName())
 	if err := removeFile(path); err != nil {
@@ -112,8 +115,8 @@ func (l *LoginLock) deleteAnnouncement() error {
 	return removeFile(path + tempSuffix)
 }
 
-// PendingLogin reports whether a process signs in under key, and what it
-// has announced: the zero LoginAnnouncement if it has announced nothing yet.
+// PendingLogin reports whether a process is signing in under key, and returns what it has announced: the zero
+// LoginAnnouncement if it has announced nothing yet.
 func (s *Store) PendingLogin(key Key) (login LoginAnnouncement, pending bool, err error) {
 	f, err := loginFile(key)
 	if err != nil {
@@ -144,8 +147,8 @@ func (s *Store) CancelLogin(key Key) error {
 
 // A PendingLoginEntry is a sign-in that PendingLogins has found. It is a value.
 type PendingLoginEntry struct {
-	Key   Key
-	Login LoginAnnouncement
+	Key   Key               // under which the process signs in
+	Login LoginAnnouncement // what it has announced
 }
 
 // PendingLogins returns the sign-ins that are under way and have been announced, in the order of their keys.

@@ -9,26 +9,26 @@ import (
 )
 
 const (
-	// DefaultRequestsPerMinute is how many token requests a minute a credential has.
+	// DefaultRequestsPerMinute is how many token requests a minute are allowed for a credential.
 	DefaultRequestsPerMinute = 6
-	// ratePeriod is the time in which token requests are counted.
+	// ratePeriod is the time within which the limit of token requests counts.
 	ratePeriod = time.Minute
-	// maxRequestsPerMinute bounds what a caller may ask for, and so what is stored.
+	// maxRequestsPerMinute is the largest limit that CountTokenRequest takes, and so how many times are stored.
 	maxRequestsPerMinute = 600
-	// maxSpentHashes is how many spent refresh tokens are remembered.
+	// maxSpentHashes is how many spent refresh tokens are remembered for each credential.
 	maxSpentHashes = 64
 )
 
-// CountTokenRequest notes that a token request is about to be sent, and returns
-// [ErrRateLimit] if it must not be: when there were limit requests (0: [DefaultRequestsPerMinute]) within
-// the last minute, of all processes together. From then on every CountTokenRequest fails, until
-// [LockedCredential.ForgetTokenRequests]. It also fails if it cannot note the request; then the
-// new token could probably not be stored either, so do not send.
+// CountTokenRequest notes that a token request is about to be sent. [ErrRateLimit]: it must not be sent,
+// because there were limit requests (0: [DefaultRequestsPerMinute]) within the last minute, of all processes
+// together. From then on every CountTokenRequest fails, until [LockedCredential.ForgetTokenRequests]. If the
+// request cannot be noted, that is an error too: the new token could probably not be stored either, so do not
+// send.
 //
 // A larger limit is for tokens that live for seconds only.
 //
-// The wall clock counts, which may be set. A request that lies in the future counts as one of
-// now: for a minute, and not until the clock is there again.
+// The wall clock counts, which may be set. A request that lies in the future counts as one of now: for a
+// minute, and not until the clock is there again.
 func (l *LockedCredential) CountTokenRequest(limit int) error {
 	if err := l.readContent(); err != nil {
 		return err
@@ -55,7 +55,8 @@ func (l *LockedCredential) CountTokenRequest(limit int) error {
 	return &Error{Kind: ErrRateLimit, Path: path, Detail: fmt.Sprintf("since %s", next.RateLimitedAt.Format(time.RFC3339))}
 }
 
-// timesWithinRatePeriod returns the times that are less than a ratePeriod ago; those after now as now.
+// timesWithinRatePeriod returns the times less than a ratePeriod before now, in order, at most
+// maxRequestsPerMinute of them. Times after now become now.
 func timesWithinRatePeriod(times []time.Time, now time.Time) []time.Time {
 	var kept []time.Time
 	for _, t := range times {
@@ -70,8 +71,8 @@ func timesWithinRatePeriod(times []time.Time, now time.Time) []time.Time {
 	return kept[max(0, len(kept)-maxRequestsPerMinute):]
 }
 
-// ForgetTokenRequests forgets all token requests, so that CountTokenRequest allows them again. It
-// is for what a person does: signing in.
+// ForgetTokenRequests forgets all token requests, so that CountTokenRequest allows them again. It is called
+// when a person has signed in.
 func (l *LockedCredential) ForgetTokenRequests() error {
 	if err := l.readContent(); err != nil {
 		return err
@@ -104,17 +105,21 @@ func (l *LockedCredential) MarkRefreshTokenSpent(refresh Secret) error {
 	return l.writeContent(next, g)
 }
 
-// IsRefreshTokenSpent reports whether a refresh token is known as one that must not be sent.
+// IsRefreshTokenSpent reports whether a refresh token was marked as spent (MarkRefreshTokenSpent, or Save
+// with another one), and must not be sent.
 func (l *LockedCredential) IsRefreshTokenSpent(refresh Secret) bool {
 	return slices.Contains(l.content.SpentRefreshHashes, spentHash(l.key, refresh))
 }
 
-// spentHash differs from key to key, so that files do not show who has the same token.
+// spentHash returns the hash by which a spent refresh token is remembered. It differs from key to key, so
+// that files do not show who has the same token.
 func spentHash(key Key, refresh Secret) string {
 	sum := sha256.Sum256([]byte("mcp-bridge spent refresh token 1\x00" + string(key) + "\x00" + refresh.Reveal()))
 	return hex.EncodeToString(sum[:keyBytes])
 }
 
+// addSpentHash returns spent with the hash of a refresh token at its end, the last maxSpentHashes of them;
+// spent itself if the token is empty.
 func addSpentHash(spent []string, key Key, refresh Secret) []string {
 	if refresh.IsZero() {
 		return spent
@@ -123,6 +128,7 @@ func addSpentHash(spent []string, key Key, refresh Secret) []string {
 	return spent[max(0, len(spent)-maxSpentHashes):]
 }
 
+// removeSpentHash returns spent without the hash of a refresh token.
 func removeSpentHash(spent []string, key Key, refresh Secret) []string {
 	hash := spentHash(key, refresh)
 	return slices.DeleteFunc(slices.Clone(spent), func(s string) bool { return s == hash })

@@ -26,47 +26,52 @@ type Keyring interface {
 // on Linux, the Keychain on macOS, the Credential Manager on Windows.
 func SystemKeyring() Keyring { return systemKeyring{} }
 
+// systemKeyring is what SystemKeyring returns.
 type systemKeyring struct{}
 
+// Get implements Keyring.
 func (systemKeyring) Get(ctx context.Context, service, user string) (string, bool, error) {
 	return getSystemSecret(ctx, service, user)
 }
 
+// Set implements Keyring.
 func (systemKeyring) Set(ctx context.Context, service, user, secret string) error {
 	return setSystemSecret(ctx, service, user, secret)
 }
 
 const (
-	// Under these names the key is in the keyring, one for all folders.
+	// keyringService is the service, in the keyring, of the key with which files are encrypted. There is one key
+	// for all folders.
 	keyringService = "mcp-bridge"
-	keyringUser    = "token store"
-	sealKeySize    = 32
-	sealLockFile   = "seal.lock"
+	keyringUser    = "token store" // the user, in the keyring, of the key with which files are encrypted
+	sealKeySize    = 32            // how many bytes the key has that files are encrypted with: AES-256
+	sealLockFile   = "seal.lock"   // the name of the file that is locked while a key is made
 
-	// keyringTimeout is how long the keyring may take with everything: somebody may have to unlock it. It is less than the 60
-	// seconds after which most MCP clients give up.
+	// keyringTimeout is how long Open waits for the keyring: somebody may have to unlock it. It is less than the
+	// 60 seconds after which most MCP clients give up.
 	keyringTimeout = 45 * time.Second
 )
 
-// A sealer encrypts and decrypts files. It may be used by any goroutine.
+// A sealer encrypts and decrypts the contents of files with one key. It may be used by any goroutine.
 type sealer struct {
-	aead  cipher.AEAD
-	keyID string // tells one key from another
+	aead  cipher.AEAD // AES-GCM with the key
+	keyID string      // a hash by which the key is known
 }
 
-// String returns which key it is.
+// String returns text with keyID, which does not show the key.
 func (k *sealer) String() string { return "sealer " + k.keyID }
 
 // GoString returns what String returns.
 func (k *sealer) GoString() string { return k.String() }
 
-// sealedContent is an encrypted content.
+// sealedContent is the encrypted content of a file.
 type sealedContent struct {
-	KeyID string `json:"keyID"`
-	Nonce []byte `json:"nonce"`
-	Data  []byte `json:"data"`
+	KeyID string `json:"keyID"` // sealer.keyID of the key
+	Nonce []byte `json:"nonce"` // of AES-GCM
+	Data  []byte `json:"data"`  // the encrypted content
 }
 
+// newSealer returns the sealer of a key, which has sealKeySize bytes.
 func newSealer(key []byte) (*sealer, error) {
 	block, err := aes.NewCipher(key)
 	if err != nil {
@@ -80,17 +85,21 @@ func newSealer(key []byte) (*sealer, error) {
 	return &sealer{aead: aead, keyID: hex.EncodeToString(sum[:8])}, nil
 }
 
-// additionalData is what an encrypted content belongs to: with other values it cannot be decrypted.
+// additionalData returns the additional data of AES-GCM for a content: with it, the content can only be
+// decrypted as that of the same file and generation.
 func additionalData(f storeFile, g Generation) []byte {
 	return fmt.Appendf(nil, "mcp-bridge token store %d\x00%s\x00%s\x00%d", formatVersion, f.folder, f.stem, g)
 }
 
+// seal encrypts the content of file f with generation g.
 func (k *sealer) seal(f storeFile, g Generation, content []byte) *sealedContent {
 	nonce := make([]byte, k.aead.NonceSize())
 	_, _ = rand.Read(nonce) // never fails
 	return &sealedContent{KeyID: k.keyID, Nonce: nonce, Data: k.aead.Seal(nil, nonce, content, additionalData(f, g))}
 }
 
+// unseal decrypts the content of file f with generation g. ErrOtherKey: it was encrypted with another key.
+// ErrBroken: it was changed.
 func (k *sealer) unseal(f storeFile, g Generation, c *sealedContent) ([]byte, error) {
 	if c.KeyID != k.keyID {
 		return nil, &Error{Kind: ErrOtherKey}
@@ -105,7 +114,8 @@ func (k *sealer) unseal(f storeFile, g Generation, c *sealedContent) ([]byte, er
 	return content, nil
 }
 
-// newKeyringSealer gets the key from the keyring. See [Open].
+// newKeyringSealer returns the sealer of the key in the keyring, which it makes if there is none.
+// ErrNoKeyring: the keyring failed, or did not answer within keyringTimeout.
 func (s *Store) newKeyringSealer(ctx context.Context, ring Keyring) (*sealer, error) {
 	type answer struct {
 		seal *sealer
@@ -128,7 +138,8 @@ func (s *Store) newKeyringSealer(ctx context.Context, ring Keyring) (*sealer, er
 	return nil, &Error{Kind: ErrNoKeyring, Detail: "it has not answered in time; is it waiting to be unlocked?", Err: ctx.Err()}
 }
 
-// readOrMakeKey returns the key in the keyring, which it makes if there is none.
+// readOrMakeKey returns the sealer of the key in the keyring, which it makes if there is none. Two processes
+// that find no key get the same one.
 func (s *Store) readOrMakeKey(ctx context.Context, ring Keyring) (*sealer, error) {
 	text, found, err := ring.Get(ctx, keyringService, keyringUser)
 	if ctx.Err() != nil {
@@ -155,7 +166,7 @@ func (s *Store) readOrMakeKey(ctx context.Context, ring Keyring) (*sealer, error
 	return newSealer(key)
 }
 
-// makeKeyringKey puts a new key in the keyring.
+// makeKeyringKey puts a new key in the keyring, reads it back, and returns its sealer.
 func makeKeyringKey(ctx context.Context, ring Keyring) (*sealer, error) {
 	key := make([]byte, sealKeySize)
 	_, _ = rand.Read(key) // never fails
@@ -172,8 +183,8 @@ func makeKeyringKey(ctx context.Context, ring Keyring) (*sealer, error) {
 	return newSealer(key)
 }
 
-// newKeyringError is an error of the keyring, without what a keyring's own text may have of
-// the key: macOS is given it as a command.
+// newKeyringError returns an ErrNoKeyring with this detail. If err has secret, the key, in its text, err is
+// left out: macOS is given the key as a command.
 func newKeyringError(what string, err error, secret string) error {
 	if err != nil && secret != "" && strings.Contains(err.Error(), secret) {
 		err = errors.New("its error has the key in its text")

@@ -10,13 +10,12 @@ import (
 // shownSecretText is what is shown in the place of a secret.
 const shownSecretText = "(secret)"
 
-// A Secret is a text that must not be seen: a token, a key, a client secret. Only
-// Reveal returns the text; printing, logging and encoding show "(secret)", even where
-// a Secret is in a field that is not exported. The zero value is the empty text.
-// A Secret does not change and may be used by any goroutine.
+// A Secret is a text that must not be seen: a token, a key, a client secret. Only Reveal returns the text;
+// printing, logging and encoding show "(secret)", even where a Secret is in a field that is not exported. The
+// zero value is the empty text. A Secret does not change and may be used by any goroutine.
 type Secret struct {
-	// A pointer: fmt prints the fields of a field that is not exported without
-	// asking its methods, and of a pointer it prints the address.
+	// the text; nil: it is empty. It is a pointer because fmt prints a field that is not exported without asking
+	// its methods, and of a pointer it prints the address.
 	text *string
 }
 

@@ -10,18 +10,18 @@ import (
 
 // Options say how a Store works. They are read by [Open] only.
 type Options struct {
-	// Dir is the folder; "": [DefaultDir]. It is made if it is missing.
+	// Dir is the store's folder; "": [DefaultDir]. It is made if it is missing.
 	Dir string
-	// Keyring holds the key with which files are encrypted; nil: they are not.
+	// Keyring holds the key with which files are encrypted; nil: they are not encrypted.
 	Keyring Keyring
 }
 
-// A Store is the credentials in one folder. All methods may be called
-// concurrently, also by other processes in the same folder.
+// A Store keeps credentials in one folder. All methods may be called concurrently, also by other processes in
+// the same folder.
 type Store struct {
-	dir    string
-	sealer *sealer // nil: files are plain
-	now    func() time.Time
+	dir    string           // the folder, absolute
+	sealer *sealer          // encrypts and decrypts contents; nil: files are plain
+	now    func() time.Time // the clock
 	// injectFault, in tests, is called at each step of a write, and ends it with its error.
 	injectFault func(step string) error
 }
@@ -98,18 +98,19 @@ func (s *Store) GoString() string { return s.String() }
 
 // The folders of the store. layoutFolder names the version of what is in it.
 const (
-	layoutFolder     = "v1"
-	credentialFolder = "cred"
-	clientFolder     = "client"
-	metadataFolder   = "meta"
+	layoutFolder     = "v1"     // the folder in Store.dir with all others; it names the version of the layout
+	credentialFolder = "cred"   // the subfolder of credentials and sign-ins
+	clientFolder     = "client" // the subfolder of registrations
+	metadataFolder   = "meta"   // the subfolder of Metadata
 )
 
-// filePath returns the path of a file.
+// filePath returns the path of the file with this name in the subfolder kind ("": beside the subfolders).
 func (s *Store) filePath(kind, name string) string {
 	return filepath.Join(s.dir, layoutFolder, kind, name)
 }
 
-// makeFolders makes the folders down to a subfolder, and checks that they are private.
+// makeFolders makes the store's folders down to the subfolder kind, and checks that nobody else has a right
+// to them.
 func (s *Store) makeFolders(kind string) error {
 	if err := os.MkdirAll(filepath.Dir(s.dir), 0o700); err != nil {
 		return newSystemError(filepath.Dir(s.dir), err)
@@ -127,7 +128,8 @@ func (s *Store) makeFolders(kind string) error {
 	return nil
 }
 
-// checkFolders is makeFolders for those who only read. ok is false if there is no such folder.
+// checkFolders checks the folders that makeFolders makes, and makes none. ok is false if one is missing, or
+// with an error.
 func (s *Store) checkFolders(kind string) (ok bool, err error) {
 	for _, dir := range s.folderPaths(kind) {
 		if err := checkFolder(dir); os.IsNotExist(err) {
@@ -139,12 +141,14 @@ func (s *Store) checkFolders(kind string) (ok bool, err error) {
 	return true, nil
 }
 
+// folderPaths returns the paths of the store's folder, of layoutFolder in it, and of the subfolder kind in
+// that.
 func (s *Store) folderPaths(kind string) []string {
 	return []string{s.dir, filepath.Join(s.dir, layoutFolder), filepath.Join(s.dir, layoutFolder, kind)}
 }
 
-// checkFolder returns an error if dir is no folder of this user's alone, and
-// the system's if there is nothing.
+// checkFolder returns an error if dir is no folder, or others than this user have a right to it (ErrUnsafe);
+// if it is missing, the system's error (os.IsNotExist).
 func checkFolder(dir string) error {
 	info, err := os.Lstat(dir)
 	switch {

@@ -7,14 +7,13 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/watch"
 )
 
-// WatchGeneration calls onChange when the generation stored under key is another one than known, and
-// then each time it changes again; 0: the credential was deleted. err says that the file
-// cannot be understood now. It looks at the generation only: to get the credential, or to
-// have a broken file set aside, call [Store.Load]. A change is told within a
-// quarter of a second, or within ten seconds where the file system reports none; of
-// changes that follow each other faster, the last one.
+// WatchGeneration calls onChange when the generation stored under key is another one than known, and then
+// each time it changes again; 0: the credential was deleted. err says that the file cannot be understood now.
+// It looks at the generation only: to get the credential, or to have a broken file set aside, call
+// [Store.Load]. A change is told within a quarter of a second, or within ten seconds where the file system
+// reports none; of changes that follow each other faster, the last one.
 //
-// WatchGeneration returns when ctx is done. Its own goroutine calls onChange.
+// WatchGeneration returns when ctx is done. The goroutine that called WatchGeneration calls onChange.
 func (s *Store) WatchGeneration(ctx context.Context, key Key, known Generation, onChange func(g Generation, err error)) error {
 	f, err := credentialFile(key)
 	if err != nil {
@@ -41,7 +40,8 @@ func (s *Store) WatchGeneration(ctx context.Context, key Key, known Generation, 
 	return nil
 }
 
-// readGeneration returns the generation of a file, for which no key is needed.
+// readGeneration returns the generation of file f, without decrypting its content; 0 without an error: there
+// is no such file.
 func (s *Store) readGeneration(f storeFile) (Generation, error) {
 	data, err := s.readFileBytes(f)
 	if data == nil {

@@ -18,24 +18,27 @@ import (
 	"time"
 )
 
-// A busConn is a connection to the bus of the user's session, for one goroutine that makes one call after the other.
-// Whoever dials closes it.
+// A busConn is a connection to the bus of the user's session (D-Bus). One goroutine uses it, and makes one
+// call after the other. Whoever dials closes it.
 type busConn struct {
 	conn         net.Conn
-	ctx          context.Context // closes conn when it is done
-	stopClosing  func() bool     // keeps ctx from closing conn
-	reader       *bufio.Reader
-	lastSerial   uint32
-	earlySignals []*message // of prompts, that came before a reply; at most maxEarlySignals
+	ctx          context.Context // when it is done, conn is closed
+	stopClosing  func() bool     // keeps ctx from closing conn any more
+	reader       *bufio.Reader   // reads from conn
+	lastSerial   uint32          // the serial number of the last call
+	earlySignals []*message      // signals that came before somebody waited for them; at most maxEarlySignals
 }
 
-// maxEarlySignals is how many signals are kept that came before a reply: more than one would be odd.
+// maxEarlySignals is how many signals are kept that come while a reply is awaited: more than one would be
+// odd.
 const maxEarlySignals = 16
 
-// callTimeout is how long the bus and the keyring may take for one answer. A person's answer takes as long as ctx lasts.
+// callTimeout is how long the bus and the keyring may take for one answer. The answer of a person takes as
+// long as ctx lasts.
 var callTimeout = 10 * time.Second
 
-// dialSessionBus connects to the session bus. It starts none: without one there is no keyring.
+// dialSessionBus connects to the session bus, at the first of its addresses that works. It starts no bus:
+// without one there is no keyring.
 func dialSessionBus(ctx context.Context) (*busConn, error) {
 	address := sessionBusAddress()
 	if address == "" {
@@ -55,7 +58,8 @@ func dialSessionBus(ctx context.Context) (*busConn, error) {
 	return nil, errors.Join(errs...)
 }
 
-// sessionBusAddress returns the address of the session bus, and "" if there is none.
+// sessionBusAddress returns the address of the session bus, from the environment or from where systemd and
+// dbus-launch put it; "": there is none.
 func sessionBusAddress() string {
 	if address := os.Getenv("DBUS_SESSION_BUS_ADDRESS"); address != "" && address != "autolaunch:" {
 		return address
@@ -72,12 +76,14 @@ func sessionBusAddress() string {
 	return address
 }
 
+// pathExists reports whether there is something at a path.
 func pathExists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }
 
-// unixSocketPath returns the socket of an address such as unix:path=/run/user/1000/bus,guid=...
+// unixSocketPath returns the path of the socket in a D-Bus address such as
+// unix:path=/run/user/1000/bus,guid=...; an error if that is no Unix socket.
 func unixSocketPath(address string) (string, error) {
 	transport, pairs, _ := strings.Cut(address, ":")
 	if transport == "unix" {
@@ -98,7 +104,7 @@ func unixSocketPath(address string) (string, error) {
 	return "", fmt.Errorf("the session bus %q is no Unix socket", address)
 }
 
-// dialSocket connects to a bus and says who we are: the kernel has told it which user that is.
+// dialSocket connects to the bus at a Unix socket, and authenticates.
 func dialSocket(ctx context.Context, path string) (*busConn, error) {
 	limited, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -115,7 +121,7 @@ func dialSocket(ctx context.Context, path string) (*busConn, error) {
 	return b, nil
 }
 
-// setTimeout bounds what is next said and heard; 0: only ctx does.
+// setTimeout sets how long reading and writing may take from now on; 0: as long as ctx lasts.
 func (b *busConn) setTimeout(d time.Duration) {
 	end := time.Time{}
 	if d > 0 {
@@ -124,7 +130,8 @@ func (b *busConn) setTimeout(d time.Duration) {
 	_ = b.conn.SetDeadline(end) // which fails on one that ctx has closed
 }
 
-// explainError returns an error of the connection in the words of what it means.
+// explainError returns the error for callers in the place of one of conn: that of ctx if it is done, or that
+// there was no answer in time, or err itself.
 func (b *busConn) explainError(err error) error {
 	switch {
 	case b.ctx.Err() != nil:
@@ -135,6 +142,7 @@ func (b *busConn) explainError(err error) error {
 	return err
 }
 
+// authenticate tells the bus which user we are, whom the kernel has told it too, and says Hello.
 func (b *busConn) authenticate() error {
 	b.setTimeout(callTimeout)
 	user := hex.EncodeToString([]byte(strconv.Itoa(os.Getuid())))
@@ -155,16 +163,23 @@ func (b *busConn) authenticate() error {
 	return err
 }
 
+// close closes the connection.
 func (b *busConn) close() {
 	b.stopClosing()
 	_ = b.conn.Close()
 }
 
-// A methodCall names a method, and the types of its arguments.
-type methodCall struct{ destination, path, interfaceName, method, signature string }
+// A methodCall names a method of an object on the bus, and the types of its arguments.
+type methodCall struct {
+	destination   string // the bus name of the program that has the object
+	path          string // of the object
+	interfaceName string // the interface that has the method
+	method        string // its name
+	signature     string // the types of its arguments; "": it has none
+}
 
-// callMethod calls a method with the arguments that write writes. It returns a reader of the reply, which must be of these
-// types; "" is for any.
+// callMethod calls a method with the arguments that write writes, and waits for its reply. It returns a
+// reader of the reply, whose values must be of the types in reply; "": of any.
 func (b *busConn) callMethod(c methodCall, write func(*dbusWriter), reply string) (*dbusReader, error) {
 	b.lastSerial++
 	b.setTimeout(callTimeout)
@@ -189,6 +204,8 @@ func (b *busConn) callMethod(c methodCall, write func(*dbusWriter), reply string
 	}
 }
 
+// encode returns the bytes of the message for the call, with this serial number and the arguments that write
+// writes.
 func (c methodCall) encode(serial uint32, write func(*dbusWriter)) []byte {
 	var body dbusWriter
 	write(&body)
@@ -217,7 +234,8 @@ func (c methodCall) encode(serial uint32, write func(*dbusWriter)) []byte {
 	return append(w.data, body.data...)
 }
 
-// awaitSignal waits for a signal that a person causes, as long as ctx lasts.
+// awaitSignal returns the signal with this path, interface and member. It waits for it as long as ctx lasts,
+// since a person causes it.
 func (b *busConn) awaitSignal(path, iface, member string) (*message, error) {
 	b.setTimeout(0)
 	for {

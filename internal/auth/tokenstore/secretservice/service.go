@@ -11,22 +11,23 @@ import (
 
 // Names and objects of the Secret Service (specifications.freedesktop.org/secret-service).
 const (
-	busName      = "org.freedesktop.DBus"
-	busPath      = "/org/freedesktop/DBus"
-	noObjectPath = "/"
+	busName      = "org.freedesktop.DBus"  // the bus name of the bus itself, and its interface
+	busPath      = "/org/freedesktop/DBus" // the object of the bus itself
+	noObjectPath = "/"                     // what stands for "no object", such as no prompt
 
-	serviceName           = "org.freedesktop.secrets"
-	servicePath           = "/org/freedesktop/secrets"
-	loginCollectionPath   = servicePath + "/collection/login"
-	defaultCollectionPath = servicePath + "/aliases/default"
+	serviceName           = "org.freedesktop.secrets"         // the bus name of the keyring
+	servicePath           = "/org/freedesktop/secrets"        // the object of the keyring as a whole
+	loginCollectionPath   = servicePath + "/collection/login" // the collection that the user's login unlocks
+	defaultCollectionPath = servicePath + "/aliases/default"  // the collection that is the default
 
-	serviceInterface    = "org.freedesktop.Secret.Service"
-	collectionInterface = "org.freedesktop.Secret.Collection"
-	itemInterface       = "org.freedesktop.Secret.Item"
-	promptInterface     = "org.freedesktop.Secret.Prompt"
+	serviceInterface    = "org.freedesktop.Secret.Service"    // of servicePath
+	collectionInterface = "org.freedesktop.Secret.Collection" // of collections
+	itemInterface       = "org.freedesktop.Secret.Item"       // of the secrets in a collection
+	promptInterface     = "org.freedesktop.Secret.Prompt"     // of questions to the user
 )
 
-// Get returns the secret of a user of a service. found is false if there is none. It ends with ctx.
+// Get returns the secret of a user of a service in the keyring. found is false if there is none. It ends with
+// ctx.
 func Get(ctx context.Context, service, user string) (secret string, found bool, err error) {
 	b, err := dialSessionBus(ctx)
 	if err != nil {
@@ -64,7 +65,7 @@ func Get(ctx context.Context, service, user string) (secret string, found bool, 
 	return string(value), r.err == nil, r.err
 }
 
-// Set stores a secret, in place of an older one. It ends with ctx.
+// Set stores the secret of a user of a service in the keyring, in place of an older one. It ends with ctx.
 func Set(ctx context.Context, service, user, secret string) error {
 	b, err := dialSessionBus(ctx)
 	if err != nil {
@@ -104,7 +105,8 @@ func Set(ctx context.Context, service, user, secret string) error {
 	return b.promptUser(r)
 }
 
-// writeAttributes writes those by which an item is found. They are those of github.com/zalando/go-keyring.
+// writeAttributes writes the attributes by which the secret of a user of a service is found. They are those
+// of github.com/zalando/go-keyring.
 func (w *dbusWriter) writeAttributes(service, user string) {
 	w.writeArray(8, func() {
 		for _, s := range [][2]string{{"service", service}, {"username", user}} {
@@ -115,7 +117,8 @@ func (w *dbusWriter) writeAttributes(service, user string) {
 	})
 }
 
-// openSession returns a session in which secrets pass as they are: the bus is this machine's, and the user's.
+// openSession returns the path of a session of the keyring in which secrets pass unencrypted: the bus is this
+// machine's, and the user's.
 func (b *busConn) openSession() (string, error) {
 	r, err := b.callMethod(methodCall{serviceName, servicePath, serviceInterface, "OpenSession", "sv"}, func(w *dbusWriter) {
 		w.writeString("plain")
@@ -137,7 +140,8 @@ func (b *busConn) openSession() (string, error) {
 	return session, r.err
 }
 
-// unlockedCollection returns the collection that the user's login unlocks, or else the default one; unlocked.
+// unlockedCollection returns the path of the collection that the user's login unlocks, or else of the default
+// one, and unlocks it.
 func (b *busConn) unlockedCollection() (string, error) {
 	r, err := b.callMethod(methodCall{serviceName, servicePath, "org.freedesktop.DBus.Properties", "Get", "ss"}, func(w *dbusWriter) {
 		w.writeString(serviceInterface)
@@ -157,7 +161,8 @@ func (b *busConn) unlockedCollection() (string, error) {
 	return collection, b.unlock(collection)
 }
 
-// unlock unlocks a collection or an item. The Secret Service may ask the user for it.
+// unlock unlocks a collection or an item, by its path. The keyring may ask the user for that; an error if the
+// user does not want it.
 func (b *busConn) unlock(object string) error {
 	r, err := b.callMethod(methodCall{serviceName, servicePath, serviceInterface, "Unlock", "ao"}, func(w *dbusWriter) {
 		w.writeArray(4, func() { w.writeString(object) })
@@ -169,7 +174,8 @@ func (b *busConn) unlock(object string) error {
 	return b.promptUser(r)
 }
 
-// promptUser has the Secret Service ask the user what the reply names next, if it names anything, and waits for the answer.
+// promptUser reads the path of a prompt from the reply r, has the keyring show it to the user, and waits for
+// the answer; an error if the user dismisses it. It does nothing if the path is noObjectPath.
 func (b *busConn) promptUser(r *dbusReader) error {
 	prompt := r.readString()
 	if r.err != nil || prompt == noObjectPath {

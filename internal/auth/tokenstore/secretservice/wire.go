@@ -9,25 +9,42 @@ import (
 	"io"
 )
 
-// The D-Bus specification's types of messages, and fields of their headers.
+// The types of D-Bus messages.
 const (
-	messageTypeCall, messageTypeReply, messageTypeError, messageTypeSignal = 1, 2, 3, 4
-
-	fieldPath, fieldInterface, fieldMember, fieldErrorName = 1, 2, 3, 4
-	fieldReplySerial, fieldDestination, fieldSignature     = 5, 6, 8
-
-	maxMessageBytes = 1 << 20
+	messageTypeCall   = 1 // calls a method
+	messageTypeReply  = 2 // answers a call
+	messageTypeError  = 3 // answers a call that failed
+	messageTypeSignal = 4 // tells of an event
 )
 
-// A dbusWriter appends values as D-Bus has them, in little-endian order. What it writes begins at an offset divisible by 8.
-type dbusWriter struct{ data []byte }
+// The codes of fields in the header of a D-Bus message.
+const (
+	fieldPath        = 1 // the object that is called, or has sent a signal
+	fieldInterface   = 2 // the interface of the method or signal
+	fieldMember      = 3 // the name of the method or signal
+	fieldErrorName   = 4 // the name of an error
+	fieldReplySerial = 5 // the serial number of the call that is answered
+	fieldDestination = 6 // the bus name that the message is for
+	fieldSignature   = 8 // the types of the values in the body
+)
 
+// maxMessageBytes is how long a message that comes may be.
+const maxMessageBytes = 1 << 20
+
+// A dbusWriter appends values to data in the D-Bus format, in little-endian order. data begins at an offset
+// in the message that is divisible by 8.
+type dbusWriter struct {
+	data []byte // what was written so far
+}
+
+// padTo appends zeros until the length of data is divisible by n.
 func (w *dbusWriter) padTo(n int) {
 	for len(w.data)%n != 0 {
 		w.data = append(w.data, 0)
 	}
 }
 
+// writeUint32 writes a number (u), or a boolean (b).
 func (w *dbusWriter) writeUint32(v uint32) {
 	w.padTo(4)
 	w.data = binary.LittleEndian.AppendUint32(w.data, v)
@@ -45,12 +62,13 @@ func (w *dbusWriter) writeBytes(s string) {
 	w.data = append(w.data, s...)
 }
 
-// writeSignature writes a signature (g): also the first part of a variant (v), after which comes its value.
+// writeSignature writes a signature (g). A variant (v) is a signature with its value behind it.
 func (w *dbusWriter) writeSignature(s string) {
 	w.data = append(append(append(w.data, byte(len(s))), s...), 0)
 }
 
-// writeArray writes an array of what elements writes, each aligned to n bytes.
+// writeArray writes an array whose elements the function elements writes; each begins at an offset divisible
+// by n.
 func (w *dbusWriter) writeArray(n int, elements func()) {
 	w.writeUint32(0)
 	at := len(w.data) - 4
@@ -60,16 +78,18 @@ func (w *dbusWriter) writeArray(n int, elements func()) {
 	binary.LittleEndian.PutUint32(w.data[at:], uint32(len(w.data)-start))
 }
 
-// A dbusReader takes values out of a message. After its first error, all are zero.
+// A dbusReader reads values in the D-Bus format, one call for each. After its first error, all are zero.
 type dbusReader struct {
-	data      []byte
-	pos       int
+	data      []byte // what is read
+	pos       int    // how many bytes of data were read
 	byteOrder binary.ByteOrder
-	err       error
+	err       error // the first error; nil: there was none
 }
 
+// errTruncated says that a value is longer than what is left of its message.
 var errTruncated = errors.New("the session bus has sent a message that is cut off")
 
+// readRaw returns the next n bytes; nil, and errTruncated in err, if there are fewer.
 func (r *dbusReader) readRaw(n int) []byte {
 	if r.err != nil || n < 0 || n > len(r.data)-r.pos {
 		r.setError(errTruncated)
@@ -79,14 +99,17 @@ func (r *dbusReader) readRaw(n int) []byte {
 	return r.data[r.pos-n : r.pos]
 }
 
+// setError sets err, unless there was an error before.
 func (r *dbusReader) setError(err error) {
 	if r.err == nil {
 		r.err = err
 	}
 }
 
+// skipTo skips bytes until pos is divisible by n.
 func (r *dbusReader) skipTo(n int) { r.readRaw((n - r.pos%n) % n) }
 
+// readUint8 reads a byte (y).
 func (r *dbusReader) readUint8() byte {
 	if b := r.readRaw(1); b != nil {
 		return b[0]
@@ -94,6 +117,7 @@ func (r *dbusReader) readUint8() byte {
 	return 0
 }
 
+// readUint32 reads a number (u), or a boolean (b).
 func (r *dbusReader) readUint32() uint32 {
 	r.skipTo(4)
 	if b := r.readRaw(4); b != nil {
@@ -102,6 +126,7 @@ func (r *dbusReader) readUint32() uint32 {
 	return 0
 }
 
+// readLength reads the length of a string or an array.
 func (r *dbusReader) readLength() int {
 	if n := r.readUint32(); n <= maxMessageBytes {
 		return int(n)
@@ -110,14 +135,17 @@ func (r *dbusReader) readLength() int {
 	return 0
 }
 
+// readString reads a string (s), or the path of an object (o).
 func (r *dbusReader) readString() string {
 	s := string(r.readRaw(r.readLength()))
 	r.readRaw(1)
 	return s
 }
 
+// readBytes reads an array of bytes (ay).
 func (r *dbusReader) readBytes() []byte { return r.readRaw(r.readLength()) }
 
+// readSignature reads a signature (g): also the first part of a variant (v), behind which stands its value.
 func (r *dbusReader) readSignature() string {
 	s := string(r.readRaw(int(r.readUint8())))
 	r.readRaw(1)
@@ -134,24 +162,28 @@ func (r *dbusReader) readStrings() []string {
 	return all
 }
 
-// readVariantType reads what stands in front of the value of a variant, which must be of this type.
+// readVariantType reads the signature of a variant (v). It is an error if the value behind it is not of this
+// type.
 func (r *dbusReader) readVariantType(signature string) {
 	if s := r.readSignature(); s != signature {
 		r.setError(fmt.Errorf("the keyring has answered a value of type %q, and not %q", s, signature))
 	}
 }
 
-// A message is one that has come.
+// A message is a D-Bus message that has been received.
 type message struct {
-	messageType                            byte
-	path, interfaceName, member, errorName string
-	signature                              string
-	replySerial                            uint32
-	body                                   []byte
-	byteOrder                              binary.ByteOrder
+	messageType   byte   // messageTypeReply ...
+	path          string // of the object that has sent a signal
+	interfaceName string // of a signal
+	member        string // the name of a signal
+	errorName     string // the name of an error
+	signature     string // the types of the values in body; "": it has none
+	replySerial   uint32 // of a reply or an error: the serial number of the call
+	body          []byte // the values
+	byteOrder     binary.ByteOrder
 }
 
-// readMessage reads a message.
+// readMessage reads one message, of at most maxMessageBytes.
 func readMessage(in io.Reader) (*message, error) {
 	var head [16]byte
 	if _, err := io.ReadFull(in, head[:]); err != nil {
@@ -174,6 +206,7 @@ func readMessage(in io.Reader) (*message, error) {
 	return m, m.readHeaderFields(&dbusReader{data: rest[:fields], byteOrder: m.byteOrder})
 }
 
+// readHeaderFields reads all header fields of the message from r.
 func (m *message) readHeaderFields(r *dbusReader) error {
 	for r.skipTo(8); r.err == nil && r.pos < len(r.data); {
 		field, signature := r.readUint8(), r.readSignature()
@@ -197,6 +230,8 @@ func (m *message) readHeaderFields(r *dbusReader) error {
 	return r.err
 }
 
+// setHeaderField stores a header field of the message by its code; number is for fieldReplySerial, text for
+// all others. Fields that nobody needs are passed over.
 func (m *message) setHeaderField(field byte, text string, number uint32) {
 	switch field {
 	case fieldPath:
@@ -214,7 +249,7 @@ func (m *message) setHeaderField(field byte, text string, number uint32) {
 	}
 }
 
-// bodyReader returns a reader of what the message has, which must be of these types; "" is for any.
+// bodyReader returns a reader of the message's values, which must be of the types in signature; "": of any.
 func (m *message) bodyReader(signature string) (*dbusReader, error) {
 	if signature != "" && m.signature != signature {
 		return nil, fmt.Errorf("the keyring has answered values of type %q, and not %q", m.signature, signature)
@@ -222,7 +257,7 @@ func (m *message) bodyReader(signature string) (*dbusReader, error) {
 	return &dbusReader{data: m.body, byteOrder: m.byteOrder}, nil
 }
 
-// asError returns what an error says.
+// asError returns the error that a message of messageTypeError tells: its text, or else its name.
 func (m *message) asError() error {
 	text := ""
 	if len(m.signature) > 0 && m.signature[0] == 's' {
