@@ -20,27 +20,27 @@ import (
 	"time"
 )
 
-// IntrospectionClientSecret is that of the client "bridge", which may ask an Issuer about tokens.
+// IntrospectionClientSecret is the secret of the client "bridge", which may ask an Issuer about tokens.
 const IntrospectionClientSecret = "introspection-s3cret-of-the-bridge"
 
-// An Issuer is an authorization server with one key, whose access tokens the test makes. Its methods may be called
-// concurrently.
+// An Issuer is an authorization server with one key, for tests, which make its access tokens themselves. Its methods
+// may be called concurrently.
 type Issuer struct {
-	URL    string
-	Key    *ecdsa.PrivateKey // with the id k1
-	Client *http.Client      // for requests to it; nil if somebody else serves it
+	URL    string            // its issuer identifier, and its address
+	Key    *ecdsa.PrivateKey // signs its tokens; its key id is k1
+	Client *http.Client      // for requests to it; nil if another server serves it
 
-	// These are changed in Change.
-	IsUnavailable bool                      // answers nothing but 502
-	JWKS          any                       // its keys; nil: Key
-	Introspection map[string]map[string]any // what introspection says of tokens
-	RequestCounts map[string]int            // requests by path
+	// It answers everything with 502. This and the fields below are changed in Change only.
+	IsUnavailable bool
+	JWKS          any                       // its key set, which JSON encodes; nil: one with Key
+	Introspection map[string]map[string]any // by token: what introspection answers; of others it answers that they are not active
+	RequestCounts map[string]int            // how many requests it got, by path
 
-	t  testing.TB
+	t  testing.TB // fails when something goes wrong
 	mu sync.Mutex
 }
 
-// NewIssuer starts an Issuer, which ends with the test.
+// NewIssuer starts an Issuer on a port of this machine, which ends with the test.
 func NewIssuer(t testing.TB) *Issuer {
 	t.Helper()
 	s := httptest.NewUnstartedServer(nil)
@@ -55,14 +55,14 @@ func NewIssuer(t testing.TB) *Issuer {
 	return i
 }
 
-// IssuerAt returns an Issuer that somebody else serves at this URL.
+// IssuerAt returns an Issuer for a test that serves it at this URL itself.
 func IssuerAt(t testing.TB, url string) *Issuer {
 	t.Helper()
 	recordSecrets(IntrospectionClientSecret)
 	return &Issuer{t: t, URL: url, Key: NewKey(t), RequestCounts: map[string]int{}, Introspection: map[string]map[string]any{}}
 }
 
-// NewKey returns a key for ES256.
+// NewKey returns a new P-256 key, for ES256.
 func NewKey(t testing.TB) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -70,7 +70,7 @@ func NewKey(t testing.TB) *ecdsa.PrivateKey {
 	return key
 }
 
-// JWK returns a public key as JSON has it; kid "": it has no name.
+// JWK returns the public key of key as a JSON Web Key; kid is its id, "": it has none.
 func JWK(key *ecdsa.PrivateKey, kid string) map[string]any {
 	point, err := key.PublicKey.Bytes()
 	if err != nil {
@@ -83,11 +83,12 @@ func JWK(key *ecdsa.PrivateKey, kid string) map[string]any {
 	return m
 }
 
+// base64URL returns text in base64url without padding.
 func base64URL[T []byte | string](text T) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(text))
 }
 
-// ServeHTTP implements http.Handler.
+// ServeHTTP implements http.Handler: metadata, /token (for the client "ci"), /jwks and /introspect.
 func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -130,22 +131,22 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Change changes the Issuer.
+// Change calls f, which may change the fields of the Issuer, while no request is served.
 func (i *Issuer) Change(f func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	f()
 }
 
-// CountRequests returns how often a path was asked for.
+// CountRequests returns how many requests it got for a path.
 func (i *Issuer) CountRequests(path string) int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.RequestCounts[path]
 }
 
-// Claims returns those of a valid token of a person for an audience, until a time, with these changes. A nil value takes
-// one out.
+// Claims returns the claims of a valid token for an audience, of the person sub, until end. change adds or replaces
+// claims; a nil value takes one out.
 func (i *Issuer) Claims(audience, sub string, end time.Time, change map[string]any) map[string]any {
 	m := map[string]any{"iss": i.URL, "aud": audience, "sub": sub, "client_id": "c1", "scope": "mcp", "exp": end.Unix()}
 	maps.Copy(m, change)
@@ -153,15 +154,16 @@ func (i *Issuer) Claims(audience, sub string, end time.Time, change map[string]a
 	return m
 }
 
-// AccessTokenHeader is that of a valid access token.
+// AccessTokenHeader is the JWT header of a valid access token of an Issuer.
 const AccessTokenHeader = `{"alg":"ES256","kid":"k1","typ":"at+jwt"}`
 
-// Sign signs a header, as it is, and claims.
+// Sign returns a JWT with this header, as it is, and these claims, signed with Key.
 func (i *Issuer) Sign(header string, claims map[string]any) string {
 	i.t.Helper()
 	return SignText(i.t, i.Key, header, toJSON(i.t, claims))
 }
 
+// toJSON returns v as JSON, or fails the test.
 func toJSON(t testing.TB, v any) string {
 	t.Helper()
 	text, err := json.Marshal(v)
@@ -169,7 +171,7 @@ func toJSON(t testing.TB, v any) string {
 	return string(text)
 }
 
-// SignText signs a header and a payload, as they are.
+// SignText returns a JWT with this header and payload, as they are, signed with key (ES256).
 func SignText(t testing.TB, key *ecdsa.PrivateKey, header, payload string) string {
 	t.Helper()
 	input := signingInput(header, payload)
@@ -182,11 +184,11 @@ func SignText(t testing.TB, key *ecdsa.PrivateKey, header, payload string) strin
 	return recordSecrets(input + "." + base64URL(sig))
 }
 
-// signingInput is what a signature is made for.
+// signingInput returns the part of a JWT that is signed.
 func signingInput(header, payload string) string { return base64URL(header) + "." + base64URL(payload) }
 
-// ForgedTokens returns tokens with valid claims that a stranger could have made, or made more of, by what is wrong
-// with them.
+// ForgedTokens returns tokens with these claims that must all be refused, since a stranger could have made them, or
+// changed them. The key says what is wrong with each.
 func (i *Issuer) ForgedTokens(claims map[string]any) map[string]string {
 	i.t.Helper()
 	payload := toJSON(i.t, claims)
@@ -219,6 +221,7 @@ func (i *Issuer) ForgedTokens(claims map[string]any) map[string]string {
 	return all
 }
 
+// must fails the test if err is not nil.
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {

@@ -5,13 +5,14 @@ import (
 	"sync"
 )
 
+// secrets has what Secrets returns.
 var secrets struct {
 	mu  sync.Mutex
 	all map[string]bool
 }
 
-// Secrets returns what the servers of this package have issued or were given in this process so far: tokens, codes,
-// verifiers, secrets and assertions. Nobody but the store of credentials may keep them.
+// Secrets returns the secrets that the servers of this package have issued or were given in this process so far:
+// tokens, codes, verifiers, secrets and assertions. Nobody but the store of credentials may keep them.
 func Secrets() []string {
 	secrets.mu.Lock()
 	defer secrets.mu.Unlock()
@@ -23,7 +24,7 @@ func Secrets() []string {
 	return all
 }
 
-// recordSecrets notes secrets, and returns the first one.
+// recordSecrets adds values to what Secrets returns, but for empty ones, and returns the first one.
 func recordSecrets(values ...string) string {
 	secrets.mu.Lock()
 	defer secrets.mu.Unlock()

@@ -20,26 +20,27 @@ import (
 // opens the authorization page counts as signed in. Its methods may be called concurrently, but HoldAuthorization and
 // HoldRegistration only before clients come.
 type Server struct {
-	URL string // of the MCP server
+	URL string // address of the MCP server
 
-	origin        string
-	authorizeGate chan struct{} // nil: open
+	origin        string        // scheme, host and port: the issuer
+	authorizeGate chan struct{} // what HoldAuthorization closes when it approves; nil: the page does not wait
 
-	registerStarted, registerRelease chan struct{} // see HoldRegistration
+	registerStarted chan struct{} // what HoldRegistration returns; nil: registrations do not wait
+	registerRelease chan struct{} // closed by the refuse of HoldRegistration
 
 	mu                 sync.Mutex
-	requestCounts      map[string]int // requests by path
-	validTokens        map[string]bool
-	validCodes         map[string]bool
-	lastSecretNumber   int // stands in what was issued last: a code, or an access token and its refresh token
-	offersDevice       bool
-	userDenies         bool
-	callsNeedScopeMore bool            // see RequireScopeMore
-	refusesAllTokens   bool            // see RefuseAllTokens
+	requestCounts      map[string]int  // how many requests it got, by path
+	validTokens        map[string]bool // the access tokens that are valid
+	validCodes         map[string]bool // the authorization codes that were issued and not used
+	lastSecretNumber   int             // the number in what was issued last: a code, or an access token and its refresh token
+	offersDevice       bool            // OfferDevice was called
+	userDenies         bool            // DenySignIn was called
+	callsNeedScopeMore bool            // RequireScopeMore was called
+	refusesAllTokens   bool            // the last argument of RefuseAllTokens
 	scopeMoreHolders   map[string]bool // codes and tokens that have the scope "more"
 }
 
-// New starts a Server, which ends with the test.
+// New starts a Server on a port of this machine, which ends with the test.
 func New(t *testing.T) *Server {
 	h := httptest.NewUnstartedServer(nil)
 	s := ServerAt("http://" + h.Listener.Addr().String()) // whole before it serves: another test may ask who had this port before
@@ -52,7 +53,7 @@ func New(t *testing.T) *Server {
 	return s
 }
 
-// ServerAt returns a Server that somebody else serves, at an origin such as https://mcp.example.com.
+// ServerAt returns a Server for a test that serves it itself, at an origin such as https://mcp.example.com.
 func ServerAt(origin string) *Server {
 	return &Server{origin: origin, URL: origin + "/mcp", requestCounts: map[string]int{}, validTokens: map[string]bool{}, validCodes: map[string]bool{}, scopeMoreHolders: map[string]bool{}}
 }
@@ -63,31 +64,34 @@ func (s *Server) HoldAuthorization() (approve func()) {
 	return func() { close(s.authorizeGate) }
 }
 
-// HoldRegistration makes registrations wait until refuse is called. Each is told over the channel.
+// HoldRegistration makes registrations wait until refuse is called, and then fail. For each that waits something can be
+// received from registering.
 func (s *Server) HoldRegistration() (registering <-chan struct{}, refuse func()) {
 	s.registerStarted, s.registerRelease = make(chan struct{}), make(chan struct{})
 	return s.registerStarted, func() { close(s.registerRelease) }
 }
 
-// OfferDevice has the server offer device codes, which are approved at once.
+// OfferDevice makes the server offer device codes, which count as approved at once.
 func (s *Server) OfferDevice() { s.change(func() { s.offersDevice = true }) }
 
-// RequireScopeMore has calls of tools need the scope "more", which nobody asks for at first.
+// RequireScopeMore makes tools/call need a token with the scope "more", which clients do not ask for at first.
 func (s *Server) RequireScopeMore() { s.change(func() { s.callsNeedScopeMore = true }) }
 
-// RefuseAllTokens has the MCP server refuse every token, as one does that expects another audience; false: no longer.
+// RefuseAllTokens makes the MCP server refuse every token, as one does that expects another audience; with false it
+// accepts valid ones again.
 func (s *Server) RefuseAllTokens(other bool) { s.change(func() { s.refusesAllTokens = other }) }
 
-// DenySignIn has the person say no.
+// DenySignIn makes the person refuse from now on: the authorization page answers access_denied.
 func (s *Server) DenySignIn() { s.change(func() { s.userDenies = true }) }
 
+// change calls f while no request is served.
 func (s *Server) change(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f()
 }
 
-// CountRequests returns how many requests there were for a path.
+// CountRequests returns how many requests it got for a path.
 func (s *Server) CountRequests(path string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,10 +105,10 @@ func (s *Server) CountValidTokens() int {
 	return len(s.validTokens)
 }
 
-// RevokeAllTokens makes the access tokens invalid that there are. Those that are issued later are valid.
+// RevokeAllTokens makes all access tokens invalid that were issued so far. Those that are issued later are valid.
 func (s *Server) RevokeAllTokens() { s.change(func() { clear(s.validTokens) }) }
 
-// ServeHTTP implements http.Handler.
+// ServeHTTP implements http.Handler: the MCP server at /mcp, metadata, and the endpoints of the authorization server.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(io.LimitReader(r.Body, 1<<20))
 	s.change(func() { s.requestCounts[r.URL.Path]++ })
@@ -161,12 +165,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// replyJSON answers a request with this status and v as JSON.
 func replyJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v)
 }
 
+// serveMCP answers a request to the MCP server: 401 without a valid token. body is what was sent.
 func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request, body []byte) {
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	recordSecrets(token)
@@ -210,6 +216,7 @@ func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request, body []byte) {
 	replyJSON(w, 200, answer)
 }
 
+// serveAuthorize answers the authorization page: it sends the browser back with a code, or with access_denied.
 func (s *Server) serveAuthorize(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	back := url.Values{"state": {q.Get("state")}}
@@ -224,8 +231,10 @@ func (s *Server) serveAuthorize(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, q.Get("redirect_uri")+"?"+back.Encode(), http.StatusFound)
 }
 
+// hasScopeMore reports whether a scope parameter names the scope "more".
 func hasScopeMore(scope string) bool { return slices.Contains(strings.Fields(scope), "more") }
 
+// serveToken answers a token request with new tokens, whatever its grant is; a code must be valid.
 func (s *Server) serveToken(w http.ResponseWriter, form url.Values) {
 	for _, name := range []string{"code", "code_verifier", "refresh_token", "client_secret", "client_assertion", "assertion", "subject_token"} {
 		recordSecrets(form.Get(name))

@@ -12,46 +12,47 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// clientPrompt is the client of one conversation, which a SignInElicitor may ask. A legacy client gets a request of the bridge's own, and its
-// requests go on waiting. A modern one gets input_required as the answer to its newest call, which goes on all the
-// same: its outcome is the answer to the retry. All methods but the three hooks are called with elicitor.mu held.
+// A clientPrompt is one conversation with a client, whom a SignInElicitor may ask to show an address. A legacy client
+// gets an elicitation/create request of the bridge's own, and its requests go on waiting. A modern one gets
+// input_required as the answer to its newest call, which goes on all the same: its outcome becomes the answer to the
+// retry. All methods but the three hooks are called with elicitor.mu held.
 type clientPrompt struct {
 	elicitor *SignInElicitor
-	ctx      context.Context // of the conversation
-	client   bridge.Conn
+	ctx      context.Context // done at the end of the conversation
+	client   bridge.Conn     // the Conn of the client
 
 	// The following are guarded by elicitor.mu.
 
-	initializeRequestID jsonrpc.ID // in progress, of a client that can show addresses; zero: none is
-	takesElicitRequests bool       // the session is of 2025-11-25, and its client can show addresses
-	elicitationID       string     // the id of what a legacy client was asked last; "": nothing is open
-	shownURL            string     // the address that it was asked to show; "": nothing is open
-	hasAccepted         bool       // the person has gone there
+	initializeRequestID jsonrpc.ID // the id of an initialize without an answer, whose client can show addresses; zero: there is none
+	takesElicitRequests bool       // the session is of revision 2025-11-25, and its client can show addresses
+	elicitationID       string     // the id of the elicitation/create that a legacy client was sent last; "": it is settled, or there was none
+	shownURL            string     // the address that the legacy client was asked to show; "" as elicitationID
+	hasAccepted         bool       // the person has agreed to open shownURL
 
-	calls               map[jsonrpc.ID]*modernCall // those of modern clients that can show addresses, by the id of the call
-	callsByRequestState map[string]*modernCall     // those of them that were answered with a question, by their requestState
-	callsByRetryID      map[jsonrpc.ID]*modernCall // those whose retry is in progress, by the id of the retry
-	callCount           int                        // of calls so far
+	calls               map[jsonrpc.ID]*modernCall // calls in progress of modern clients that can show addresses, by their id
+	callsByRequestState map[string]*modernCall     // those of calls that were answered with input_required, by the requestState in that
+	callsByRetryID      map[jsonrpc.ID]*modernCall // those of calls whose retry is in progress, by the id of the retry
+	callCount           int                        // how many calls there have been
 }
 
-// A modernCall is a call of a modern client, which may be answered with a question.
+// A modernCall is a call of a modern client, which may be answered with input_required while the server works on it.
 type modernCall struct {
-	id               jsonrpc.ID
-	sequence         int // by which the newest is known
+	id               jsonrpc.ID // of the call, as the client and the server know it
+	sequence         int        // its number: later calls have greater ones
 	method           string
-	progressToken    jsonrpc.ID
-	isSendingOutcome bool // its outcome is on its way to the client
+	progressToken    jsonrpc.ID // zero: it has none
+	isSendingOutcome bool       // the server's answer is on its way to the client
 
-	requestState       string          // what its retry has as requestState; "": it was not answered with a question
-	shownURL           string          // the address that the client was asked to show
-	serverStatus       int             // what the server had answered, so that the client was asked; 0: the server was not asked
-	outcome            jsonrpc.Message // that came before the retry; invalid: none has
-	retryID            jsonrpc.ID      // in progress; zero: none is
-	retryProgressToken jsonrpc.ID      // the progress token of the retry
-	isAbandoned        bool            // the retry is over, and the server was told: a late outcome is for nobody
+	requestState       string          // what its retry will have as requestState; "": it was not answered with input_required
+	shownURL           string          // the address that the client was asked to show; "": none
+	serverStatus       int             // the HTTP status with which the server asked for a sign-in; 0: the server was not asked
+	outcome            jsonrpc.Message // the server's answer, if it came before the retry; invalid: it did not
+	retryID            jsonrpc.ID      // the id of the retry in progress; zero: none is
+	retryProgressToken jsonrpc.ID      // the progress token of the retry; zero: it has none
+	isAbandoned        bool            // the client has given it up, and the server was told: an answer that comes later is dropped
 }
 
-// isOver reports whether the server has nothing more to say of the call that the client waits for.
+// isOver reports whether the server has answered the call, or need not any more.
 func (c *modernCall) isOver() bool { return c.isAbandoned || c.outcome.Kind() != jsonrpc.Invalid }
 
 // Names in messages.
@@ -60,11 +61,12 @@ const (
 	methodCancelled      = "notifications/cancelled"
 	methodProgress       = "notifications/progress"
 	methodElicitComplete = "notifications/elicitation/complete"
-	inputRequestKey      = "sign-in" // of inputRequests
-	maxEndedCalls        = 16        // calls that are over, and kept for a retry or a late outcome
+	inputRequestKey      = "sign-in" // the key of our question in inputRequests and inputResponses
+	maxEndedCalls        = 16        // how many calls that are over are kept for a retry or a late answer
 )
 
-// promptMessages returns what asks the client to show an address; nil: it cannot be asked now.
+// promptMessages returns the messages that ask the client to show need.URL, and notes that it was asked; nil: it cannot
+// be asked now. server is how the server is shown.
 func (t *clientPrompt) promptMessages(server string, need client.SignInRequired) []jsonrpc.Message {
 	params := `{"mode":"url","message":` + string(jsonrpc.Quote(signInMessage(server, need))) + `,"url":` + string(jsonrpc.Quote(printable.Text(need.URL)))
 	if t.takesElicitRequests {
@@ -86,7 +88,8 @@ func (t *clientPrompt) promptMessages(server string, need client.SignInRequired)
 	return []jsonrpc.Message{jsonrpc.NewResult(c.id, []byte(`{"resultType":"input_required","inputRequests":{"`+inputRequestKey+`":{"method":"`+methodElicit+`","params":`+params+`}}},"requestState":"`+c.requestState+`"}`)).WithRelated(c.id)}
 }
 
-// settledMessage returns what tells a legacy client that its question is settled; invalid: there is none.
+// settledMessage returns the notification that tells a legacy client that its elicitation/create is settled, and
+// forgets that; invalid: there is none.
 func (t *clientPrompt) settledMessage() jsonrpc.Message {
 	name, answered := t.elicitationID, t.hasAccepted
 	t.elicitationID, t.shownURL, t.hasAccepted = "", "", false
@@ -99,7 +102,8 @@ func (t *clientPrompt) settledMessage() jsonrpc.Message {
 	return jsonrpc.NewNotification(methodElicitComplete, []byte(`{"elicitationId":"`+name+`"}`))
 }
 
-// interceptReceived is the hook Receive: it sees what the client sends, before the server does.
+// interceptReceived is bridge.Hooks.Receive: it gets what the client sends, before the server does. An invalid m
+// afterwards goes nowhere.
 func (t *clientPrompt) interceptReceived(m *jsonrpc.Message) (reply *jsonrpc.Message) {
 	t.elicitor.mu.Lock()
 	defer t.elicitor.mu.Unlock()
@@ -122,7 +126,8 @@ func (t *clientPrompt) interceptReceived(m *jsonrpc.Message) (reply *jsonrpc.Mes
 	return reply
 }
 
-// handleElicitAction takes what the person has done with what a legacy client was asked.
+// handleElicitAction takes the person's answer to the elicitation/create of a legacy client: "accept", "decline" or
+// another one.
 func (t *clientPrompt) handleElicitAction(action string) {
 	if action == "decline" {
 		t.elicitor.declineLocked(t.shownURL)
@@ -132,7 +137,8 @@ func (t *clientPrompt) handleElicitAction(action string) {
 	}
 }
 
-// handleRequest takes a request of the client.
+// handleRequest takes a request of the client. toServer goes to the server, reply to the client; an invalid one goes
+// nowhere.
 func (t *clientPrompt) handleRequest(m jsonrpc.Message) (toServer, reply jsonrpc.Message) {
 	if m.Method() == "initialize" {
 		if supportsURLElicitation(jsonrpc.Lookup(m.Params(), "capabilities")) {
@@ -160,27 +166,28 @@ func (t *clientPrompt) handleRequest(m jsonrpc.Message) (toServer, reply jsonrpc
 	return m, reply
 }
 
-// addCall notes a call.
+// addCall enters the request m of a modern client in calls.
 func (t *clientPrompt) addCall(m jsonrpc.Message) {
 	t.callCount++
 	t.calls[m.ID()] = &modernCall{id: m.ID(), sequence: t.callCount, method: m.Method(), progressToken: m.ProgressToken()}
 }
 
-// forgetCall undoes addCall.
+// forgetCall removes a call from all maps.
 func (t *clientPrompt) forgetCall(c *modernCall) {
 	delete(t.calls, c.id)
 	delete(t.callsByRequestState, c.requestState)
 	delete(t.callsByRetryID, c.retryID)
 }
 
-// abandonCall has the outcome of a call be for nobody, also if it is on its way already.
+// abandonCall marks a call as abandoned: its retry is over, and its answer, if it still comes, is dropped.
 func (t *clientPrompt) abandonCall(c *modernCall) {
 	t.forgetOldestEnded()
 	delete(t.callsByRetryID, c.retryID)
 	c.retryID, c.isAbandoned = jsonrpc.ID{}, true
 }
 
-// handleRetry takes the retry of a call that was answered with a question.
+// handleRetry takes m, the retry of the call c that was answered with input_required. toServer goes to the server,
+// reply to the client; an invalid one goes nowhere.
 func (t *clientPrompt) handleRetry(c *modernCall, m jsonrpc.Message) (toServer, reply jsonrpc.Message) {
 	switch action := elicitAction(jsonrpc.Lookup(jsonrpc.Lookup(m.Params(), "inputResponses"), inputRequestKey)); {
 	case c.isOver() && !needsSignIn(c.outcome):
@@ -208,7 +215,8 @@ func (t *clientPrompt) handleRetry(c *modernCall, m jsonrpc.Message) (toServer, 
 	return toServer, reply
 }
 
-// translateCancel returns what a client's notifications/cancelled is for the server; invalid: nothing.
+// translateCancel returns what the server gets of a client's notifications/cancelled: with the id of the call, if the
+// client cancels its retry; invalid: nothing.
 func (t *clientPrompt) translateCancel(m jsonrpc.Message) jsonrpc.Message {
 	id := m.CancelledID()
 	if id.IsZero() { // it names no request
@@ -228,7 +236,8 @@ func (t *clientPrompt) translateCancel(m jsonrpc.Message) jsonrpc.Message {
 	return m
 }
 
-// interceptSent is the hook Send: it sees what the server sends, before the client does.
+// interceptSent is bridge.Hooks.Send: it gets what the server sends, before the client does. An invalid out goes
+// nowhere; reply is always invalid, and refused nil.
 func (t *clientPrompt) interceptSent(m jsonrpc.Message) (out, reply jsonrpc.Message, refused error) {
 	t.elicitor.mu.Lock()
 	defer t.elicitor.mu.Unlock()
@@ -257,7 +266,8 @@ func (t *clientPrompt) interceptSent(m jsonrpc.Message) (out, reply jsonrpc.Mess
 	return out, reply, nil
 }
 
-// redirectProgress returns the progress of a call, for its retry if there is one; invalid: nobody is told.
+// redirectProgress returns what the client gets of a notifications/progress: with the token of the retry, if the call
+// was answered with input_required; invalid: nothing, as there is no retry yet.
 func (t *clientPrompt) redirectProgress(m jsonrpc.Message) jsonrpc.Message {
 	for _, c := range t.callsByRequestState {
 		switch {
@@ -271,7 +281,7 @@ func (t *clientPrompt) redirectProgress(m jsonrpc.Message) jsonrpc.Message {
 	return m
 }
 
-// afterSend is the hook Sent: it is told of what the client has got.
+// afterSend is bridge.Hooks.Sent: it gets each message after the client has got it.
 func (t *clientPrompt) afterSend(m jsonrpc.Message) {
 	if m.Kind() != jsonrpc.Response {
 		return
@@ -304,19 +314,20 @@ func (t *clientPrompt) forgetOldestEnded() {
 	}
 }
 
-// elicitAction returns what the person has done with a question.
+// elicitAction returns the "action" in the answer to an elicitation: "accept", "decline", "cancel"; "": it has none.
 func elicitAction(result []byte) string {
 	said, _ := jsonrpc.Text(jsonrpc.Lookup(result, "action"))
 	return said
 }
 
-// supportsURLElicitation reports whether a client of these capabilities can be asked to show an address.
+// supportsURLElicitation reports whether a client with these capabilities (raw JSON) can be asked to show an address:
+// it has elicitation.url.
 func supportsURLElicitation(capabilities []byte) bool {
 	url := jsonrpc.Lookup(jsonrpc.Lookup(capabilities, "elicitation"), "url")
 	return len(url) > 0 && url[0] == '{'
 }
 
-// needsSignIn reports whether an answer says that nobody has signed in.
+// needsSignIn reports whether a response is the error that somebody must sign in first.
 func needsSignIn(m jsonrpc.Message) bool {
 	reason, _ := jsonrpc.Text(m.Lookup("error", "data", "reason"))
 	return reason == httpdial.ReasonAuthRequired

@@ -18,15 +18,16 @@ type SignInElicitor struct {
 	orderMu sync.Mutex // held while the client is told something, so that it hears it in order; locked before mu
 
 	mu              sync.Mutex
-	currentPrompt   *clientPrompt                         // nil: there is no client
-	awaitedURL      string                                // the address of the sign-in that the requests wait for
-	lastShownURL    string                                // the address that was shown last
-	declinedURL     string                                // the address that the person does not want to open
-	serverStatus    int                                   // what the server has answered to the request that has begun to wait last; 0: it was not asked
-	waitingRequests map[*context.CancelCauseFunc]struct{} // ends the wait of a request, each
+	currentPrompt   *clientPrompt                         // the conversation with the client; nil: there is no client
+	awaitedURL      string                                // the address of the sign-in that requests wait for
+	lastShownURL    string                                // the address that a client was last asked to show
+	declinedURL     string                                // the address that the person has declined to open; "": none
+	serverStatus    int                                   // the HTTP status that the server has answered to the request that began to wait last; 0: it was not asked
+	waitingRequests map[*context.CancelCauseFunc]struct{} // one for each request that waits for a sign-in: ends the wait
 }
 
-// WrapHandler returns h for a client that may be asked, while its conversation lasts.
+// WrapHandler returns a Handler that serves as h does, and makes its client the one that is asked to show addresses, as
+// long as h serves it.
 func (a *SignInElicitor) WrapHandler(h bridge.Handler) bridge.Handler {
 	if a == nil {
 		return h
@@ -41,13 +42,15 @@ func (a *SignInElicitor) WrapHandler(h bridge.Handler) bridge.Handler {
 	})
 }
 
+// setCurrentPrompt makes to the conversation with the client; nil: there is no client any more.
 func (a *SignInElicitor) setCurrentPrompt(to *clientPrompt) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.currentPrompt = to
 }
 
-// AskClient shows the client where the person goes, once for each address. It may wait for the client to read.
+// AskClient asks the client to show need.URL, unless it was asked to show that last, or cannot show addresses. server
+// is the URL of the server. It may wait for the client to read.
 func (a *SignInElicitor) AskClient(server string, need client.SignInRequired) {
 	if a == nil || need.URL == "" {
 		return
@@ -63,7 +66,8 @@ func (a *SignInElicitor) AskClient(server string, need client.SignInRequired) {
 	})
 }
 
-// sendToClient sends the client what f returns. f is called with mu held. Where there is no client, to is nil and f must return nothing.
+// sendToClient sends the client the messages that f returns. f is called with mu held. Where there is no client, to is
+// nil and f must return nothing.
 func (a *SignInElicitor) sendToClient(f func(to *clientPrompt) []jsonrpc.Message) {
 	a.orderMu.Lock()
 	defer a.orderMu.Unlock()
@@ -78,8 +82,9 @@ func (a *SignInElicitor) sendToClient(f func(to *clientPrompt) []jsonrpc.Message
 	}
 }
 
-// beginWait returns a ctx that ends with client.ErrSignInTimeout as its cause if the person does not want to sign in. The caller calls end
-// when its wait is over. addr is where the person signs in; "": the sign-in has not begun. refused: the person has declined to open addr.
+// beginWait notes that a request waits for a sign-in. It returns a ctx that ends, with the cause
+// client.ErrSignInTimeout, if the person declines to sign in. The caller calls end when its wait is over. addr is where
+// the person signs in; "": the sign-in has not begun. refused: the person has declined to open addr.
 func (a *SignInElicitor) beginWait(parent context.Context, addr string) (ctx context.Context, end func(), refused bool) {
 	if a == nil {
 		return parent, func() {}, false
@@ -104,7 +109,8 @@ func (a *SignInElicitor) beginWait(parent context.Context, addr string) (ctx con
 	}, false
 }
 
-// declineLocked ends the requests that wait, if they do so for the sign-in at this address. mu is held.
+// declineLocked notes that the person declines to open addr, and ends the waits of all requests, if addr is the sign-in
+// that they wait for. mu is held.
 func (a *SignInElicitor) declineLocked(addr string) {
 	if addr != a.awaitedURL {
 		return // that sign-in is over
@@ -115,7 +121,7 @@ func (a *SignInElicitor) declineLocked(addr string) {
 	}
 }
 
-// settlePrompt tells a legacy client that was asked that it need not show the address any more.
+// settlePrompt tells a legacy client that was asked to show an address that it need not any more.
 func (a *SignInElicitor) settlePrompt() {
 	if a == nil {
 		return
@@ -128,7 +134,7 @@ func (a *SignInElicitor) settlePrompt() {
 	})
 }
 
-// signInMessage is what the person reads beside the address.
+// signInMessage returns the text that the person reads beside the address. server is how the server is shown.
 func signInMessage(server string, need client.SignInRequired) string {
 	text := "Sign in to " + server
 	if need.UserCode != "" {
@@ -140,5 +146,5 @@ func signInMessage(server string, need client.SignInRequired) string {
 	return text
 }
 
-// newUnguessableID returns a name that nobody can guess.
+// newUnguessableID returns a random text that nobody can guess.
 func newUnguessableID() string { return "mcp-bridge-" + rand.Text() }

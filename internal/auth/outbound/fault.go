@@ -14,12 +14,13 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// statusUnauthorized is the status of a Fault where the server was not asked because nobody has signed in: what it would answer, so that no
-// client takes it for a sign of another transport or revision.
+// statusUnauthorized is the HTTP status of a Fault where the server was not asked because nobody has signed in. It is
+// what the server would answer, so that no client takes it for a sign of another transport or revision.
 const statusUnauthorized = 401
 
-// faultOf returns what clients are told of an error of client.Transport; nil: it is one of the network. server is how the
-// server is shown, login the command that signs in to it, and status what the server has answered; 0: it was not asked.
+// faultOf returns the Fault that clients get for an error of client.Transport; nil: it is one of the network. server is
+// how the server is shown, login the command that signs in to it, and status the HTTP status that the server has
+// answered; 0: it was not asked.
 func faultOf(err error, server, login string, status int) *httpdial.Fault {
 	status = cmp.Or(status, statusUnauthorized)
 	failed := func(text string) *httpdial.Fault {
@@ -44,7 +45,7 @@ func faultOf(err error, server, login string, status int) *httpdial.Fault {
 	return nil
 }
 
-// signInFault says where to sign in.
+// signInFault returns the Fault that says where to sign in. The arguments are those of faultOf; status is not 0.
 func signInFault(need *client.SignInRequired, server, login string, status int) *httpdial.Fault {
 	f := &httpdial.Fault{Reason: httpdial.ReasonAuthRequired, Status: status}
 	var text strings.Builder

@@ -20,30 +20,30 @@ import (
 // Options describe an Authorizer.
 type Options struct {
 	Credential *client.Credential // required; Close closes it
-	Logger     hclog.Logger       // is told, once for each, why there is no credential; nil: nobody is
-	OnClosed   func()             // called when the credential is closed; nil: nothing is
+	Logger     hclog.Logger       // is told why there is no credential, and not twice in a row the same; nil: nobody is
+	OnClosed   func()             // called once the credential is closed; nil: nothing is
 }
 
 // An Authorizer adds the credential of one remote server to the requests of this process. Its methods may be called
 // concurrently. Close ends it.
 type Authorizer struct {
 	options     Options
-	serverLabel string // the server's URL, as it is shown
+	serverLabel string // the server's URL as it is shown: without what may be secret
 
-	loginCommand string // the command that signs in
+	loginCommand string // the command line that signs in to the server
 
-	ctx              context.Context // until Close
-	cancel           context.CancelFunc
-	wg               sync.WaitGroup
-	isFollowingStore atomic.Bool // the server has wanted a credential, and the store is followed
+	ctx              context.Context    // done at Close
+	cancel           context.CancelFunc // ends ctx
+	wg               sync.WaitGroup     // the goroutine that follows the store
+	isFollowingStore atomic.Bool        // followStore was called: a goroutine follows the store
 	closeOnce        sync.Once
 
 	mu         sync.Mutex
-	closed     bool
-	lastLogged string // the last thing that the log was told
+	closed     bool   // Close was called
+	lastLogged string // what logOnce has logged last; "": nothing
 }
 
-// closeTimeout bounds the wait for a token request that is under way.
+// closeTimeout is how long Close waits for a token request that is under way.
 const closeTimeout = 10 * time.Second
 
 // New returns the Authorizer of a credential. It makes no request, and starts nothing before the server is found to want a
@@ -59,7 +59,7 @@ func New(o Options) *Authorizer {
 	return a
 }
 
-// followStore has the store followed from now on.
+// followStore starts the goroutine that follows the store, unless it runs or Close was called.
 func (a *Authorizer) followStore() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -73,14 +73,14 @@ func (a *Authorizer) followStore() {
 	})
 }
 
-// Authorize returns what makes requests with the credential, around base: it is made for the Authorize of
+// Authorize returns a RoundTripper that sends requests through base with the credential: it is for the Authorize of
 // remote.Options. Its errors are of type *httpdial.Fault where a person can do something about them.
 func (a *Authorizer) Authorize(base http.RoundTripper) http.RoundTripper {
 	return &faultTransport{a, base}
 }
 
-// Close ends the Authorizer, and waits for a token request that is under way, but not for long. It is called once the
-// connections to the server have ended.
+// Close ends the Authorizer and closes the credential. It waits for a token request that is under way, for at most 10
+// seconds. It is called once the connections to the server have ended.
 func (a *Authorizer) Close() {
 	a.closeOnce.Do(func() {
 		a.mu.Lock()
@@ -97,7 +97,7 @@ func (a *Authorizer) Close() {
 	})
 }
 
-// onCredentialChanged is called when another process has changed the stored credential.
+// onCredentialChanged logs that another process has changed the stored credential. signedIn: there is one.
 func (a *Authorizer) onCredentialChanged(signedIn bool) {
 	a.mu.Lock()
 	a.lastLogged = ""
@@ -109,7 +109,7 @@ func (a *Authorizer) onCredentialChanged(signedIn bool) {
 	a.options.Logger.Info("signed out", "url", a.serverLabel)
 }
 
-// logOnce tells the log something, unless it was told the same just before.
+// logOnce logs a warning with these fields, unless it was the last one that it has logged.
 func (a *Authorizer) logOnce(what string, pairs ...any) {
 	key := what
 	for _, p := range pairs {
@@ -126,7 +126,7 @@ func (a *Authorizer) logOnce(what string, pairs ...any) {
 	}
 }
 
-// faultTransport is client.Transport with the errors of this package.
+// A faultTransport is a client.Transport whose errors are those that clients may see: *httpdial.Fault.
 type faultTransport struct {
 	authorizer *Authorizer
 	base       http.RoundTripper
@@ -145,16 +145,18 @@ func (t *faultTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// A statusNoter notes the status of the last answer to one request, which may be sent several times, one after the other.
+// A statusNoter is a RoundTripper that notes the status of the last answer to one request, which may be sent several
+// times, one after the other.
 type statusNoter struct {
 	base   http.RoundTripper
-	status int // 0: there was no answer
+	status int // the HTTP status; 0: there was no answer
 }
 
 // statusNoterKey is the key of a request's statusNoter in its context.
 type statusNoterKey struct{}
 
-// statusIn returns what the server has answered to the request whose context is ctx, or made of that; 0: there was no answer.
+// statusIn returns the HTTP status that the server last answered to the request whose context is ctx, or made of that;
+// 0: there was no answer.
 func statusIn(ctx context.Context) int {
 	if n, ok := ctx.Value(statusNoterKey{}).(*statusNoter); ok {
 		return n.status
@@ -171,8 +173,9 @@ func (n *statusNoter) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// faultFor returns what clients are told of an error. Those of the network stay as they are. status is what the server has answered; 0:
-// it was not asked.
+// faultFor returns the error that clients get for an error of client.Transport: a *httpdial.Fault, which it logs.
+// Errors of the network, and those of a request that has been given up, stay as they are. status is the HTTP status
+// that the server has answered; 0: it was not asked.
 func (a *Authorizer) faultFor(ctx context.Context, err error, status int) error {
 	if ctx.Err() != nil || errors.Is(err, context.Canceled) {
 		return err
@@ -186,7 +189,7 @@ func (a *Authorizer) faultFor(ctx context.Context, err error, status int) error 
 	return f
 }
 
-// redactURL returns a URL without what may hold a secret.
+// redactURL returns a URL without user name, query and fragment; "the server" if it is not valid.
 func redactURL(addr string) string {
 	u, err := url.Parse(addr)
 	if err != nil {

@@ -11,13 +11,13 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
-// reminderInterval is the time between two words to a client whose request waits for a sign-in.
+// reminderInterval is the time between two progress notifications to a client whose request waits for a sign-in.
 const reminderInterval = 10 * time.Second
 
-// ReportSignInProgress returns signIn so that the client of a request that waits for it hears every 10 seconds what is waited
-// for, where it has asked for the progress of its request (httpdial.WithProgress). store is the credential's. The goroutine
-// that tells it ends before signIn's result is returned. For requests that the bridge makes by itself (httpdial.Unattended) nobody signs in:
-// they fail with what is needed. elicitor asks the client where another process signs in already; nil: nobody is asked.
+// ReportSignInProgress returns a SignInFunc that does what signIn does, and tells the client of the request that waits,
+// every 10 seconds, what is waited for, if it has asked for progress (httpdial.WithProgress). store has the credential.
+// For requests that the bridge makes by itself (httpdial.Unattended) nobody is asked to sign in: they fail. elicitor
+// asks the client to show the address, and ends the wait if the person declines; nil: the client is not asked.
 func ReportSignInProgress(signIn client.SignInFunc, store *tokenstore.Store, elicitor *SignInElicitor) client.SignInFunc {
 	return func(ctx context.Context, c *client.Credential, need client.SignInRequired) error {
 		if httpdial.IsUnattended(ctx) {
@@ -38,7 +38,8 @@ func ReportSignInProgress(signIn client.SignInFunc, store *tokenstore.Store, eli
 	}
 }
 
-// signInWithReminders is signIn, with a word to the client every 10 seconds.
+// signInWithReminders calls signIn, and tells the client of the request in ctx every 10 seconds what is waited for, if
+// it has asked for progress.
 func signInWithReminders(ctx context.Context, signIn client.SignInFunc, store *tokenstore.Store, c *client.Credential, need client.SignInRequired) error {
 	tell := httpdial.ProgressOf(ctx)
 	if tell == nil {
@@ -56,7 +57,7 @@ func signInWithReminders(ctx context.Context, signIn client.SignInFunc, store *t
 	return signIn(ctx, c, need)
 }
 
-// signInWaitText says where the person signs in.
+// signInWaitText returns the text of such a notification: where the person signs in, as far as that is known.
 func signInWaitText(c *client.Credential, store *tokenstore.Store, need client.SignInRequired) string {
 	url := need.URL
 	if login, pending, err := store.PendingLogin(c.Key()); err == nil && pending {

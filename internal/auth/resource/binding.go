@@ -16,7 +16,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth"
 )
 
-// checkBinding demands what a token is bound to: a certificate (RFC 8705, 3), a key (RFC 9449, 7).
+// checkBinding returns why a request may not use the token: it does not show the certificate (RFC 8705, 3) or the key
+// (RFC 9449, 7) that the token is bound to, or DPoP demands otherwise. nil: it may. scheme is the one that the token
+// came with.
 func (p *Protector) checkBinding(r *http.Request, v *verifiedToken, scheme, token string) *denial {
 	if v.x5t != "" && !hasCertificate(r, v.x5t) {
 		return &denial{reason: wrongBinding, err: errors.New("the token is bound to another certificate")}
@@ -47,8 +49,8 @@ func (p *Protector) checkBinding(r *http.Request, v *verifiedToken, scheme, toke
 	return nil
 }
 
-// requestURL returns the address that a client has used, as far as it is ours to say: a proxy may have
-// taken the path of the public URL out.
+// requestURL returns the address that the client has used: the public URL with the path of r, in which a proxy may have
+// left the path of the public URL or not.
 func (p *Protector) requestURL(r *http.Request) string {
 	path, prefix := r.URL.EscapedPath(), p.routes.Load().publicPath
 	if prefix != "" && strings.HasPrefix(path, prefix+"/") {
@@ -57,7 +59,8 @@ func (p *Protector) requestURL(r *http.Request) string {
 	return p.options.PublicURL + path
 }
 
-// hasCertificate reports whether a request came with the certificate of this sum (RFC 8705, 3.1).
+// hasCertificate reports whether a request came with the client certificate that has this SHA-256 sum in base64url
+// (x5t#S256; RFC 8705, 3.1).
 func hasCertificate(r *http.Request, sum string) bool {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return false
@@ -66,7 +69,8 @@ func hasCertificate(r *http.Request, sum string) bool {
 	return subtle.ConstantTimeCompare([]byte(base64.RawURLEncoding.EncodeToString(have[:])), []byte(sum)) == 1
 }
 
-// certificateGrant returns the Grant of a certificate that the listener has verified, nil if there is none.
+// certificateGrant returns the Grant of a client certificate that the listener has verified; nil: there is none, or
+// certificates are not accepted.
 func (p *Protector) certificateGrant(r *http.Request) *Grant {
 	if !p.options.AcceptsCertificates || r.TLS == nil || len(r.TLS.VerifiedChains) == 0 || len(r.TLS.VerifiedChains[0]) == 0 {
 		return nil
@@ -75,19 +79,23 @@ func (p *Protector) certificateGrant(r *http.Request) *Grant {
 	return (&Grant{Principal: name, HasAllScopes: true}).fillContextValues(access.Sender{Name: name})
 }
 
-// nonceMaker makes nonces for DPoP proofs (RFC 9449, 9) that need not be remembered: a time, and a sum of
-// it with a key of this process.
-type nonceMaker struct{ key [32]byte }
+// A nonceMaker makes nonces for DPoP proofs (RFC 9449, 9) that need not be remembered: a time, and a sum of it with a
+// key of this process.
+type nonceMaker struct {
+	key [32]byte // random
+}
 
-const nonceLifetime = 5 * time.Minute // then there is a new one, and the old one is good for as long again
+const nonceLifetime = 5 * time.Minute // how long a nonce is the current one; it is accepted for as long again
 
+// newNonceMaker returns a nonceMaker with a new key.
 func newNonceMaker() *nonceMaker {
 	n := new(nonceMaker)
 	_, _ = rand.Read(n.key[:]) // it never fails
 	return n
 }
 
-// nonceOfPeriod returns the nonce of a period of nonceLifetime, counted from the beginning of Unix time.
+// nonceOfPeriod returns the nonce of a period, a time of nonceLifetime; periods are numbered from the beginning of Unix
+// time.
 func (n *nonceMaker) nonceOfPeriod(period int64) string {
 	text := binary.BigEndian.AppendUint64(nil, uint64(period))
 	mac := hmac.New(sha256.New, n.key[:])
@@ -95,11 +103,12 @@ func (n *nonceMaker) nonceOfPeriod(period int64) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(text)[:24])
 }
 
+// currentNonce returns the nonce that clients are given now.
 func (n *nonceMaker) currentNonce(now time.Time) string {
 	return n.nonceOfPeriod(now.Unix() / int64(nonceLifetime/time.Second))
 }
 
-// isValid accepts the nonces of this period and of the one before.
+// isValid reports whether a nonce is that of the current period, or of the one before.
 func (n *nonceMaker) isValid(nonce string, now time.Time) bool {
 	period := now.Unix() / int64(nonceLifetime/time.Second)
 	is := func(p int64) int { return subtle.ConstantTimeCompare([]byte(nonce), []byte(n.nonceOfPeriod(p))) }

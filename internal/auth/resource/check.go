@@ -10,12 +10,13 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth"
 )
 
-// A CheckFault is what [Protector.Check] has found.
+// A CheckFault is a fault that [Protector.Check] has found.
 type CheckFault struct {
-	URL string // of the issuer, or of the introspection endpoint
-	Err error
-	// IsFinal: the metadata of the issuer calls it by another name. No token of it will be valid here, and clients refuse the
-	// metadata too, until somebody changes a setting. Everything else may come right by itself: the provider may just be starting.
+	URL string // of the issuer, or of the introspection endpoint, that it is about
+	Err error  // what is wrong
+	// IsFinal: the metadata of the issuer names another issuer. No token of it will be valid here, and clients refuse the
+	// metadata too, until somebody changes a setting. Any other fault may go away by itself: the provider may just be
+	// starting.
 	IsFinal bool
 }
 
@@ -50,9 +51,9 @@ func (p *Protector) Check(ctx context.Context) []CheckFault {
 	return found
 }
 
-// checkKeys asks for the issuer's metadata, then for its keys, and keeps what it has got for the first requests. If the
-// address of the keys is known, from the configuration or from an earlier request, it asks for the keys alone. Metadata
-// without that address is an error, unless tokens are introspected.
+// checkKeys fetches the issuer's metadata, then its keys, and keeps both for the first requests. If the address of the
+// keys is known, from the configuration or from an earlier request, it fetches the keys alone. Metadata without that
+// address is an error, unless tokens can be introspected.
 func (i *issuer) checkKeys(ctx context.Context, introspected bool) error {
 	i.mu.Lock()
 	keys := i.keys

@@ -13,32 +13,32 @@ import (
 type denialReason int
 
 const (
-	noCredential      denialReason = iota // no credential
-	invalidToken                          // not valid here
-	wrongBinding                          // bound to a key or certificate that the request does not show
+	noCredential      denialReason = iota // the request has no credential
+	invalidToken                          // the token is not valid here
+	wrongBinding                          // the token is bound to a key or certificate that the request does not show
 	invalidProof                          // the DPoP proof is not valid
 	nonceNeeded                           // the DPoP proof has no nonce of ours
 	malformed                             // several credentials were sent
-	insufficientScope                     // scopes are lacking
-	unavailable                           // nobody can tell now
-	reasonCount                           // how many there are
+	insufficientScope                     // the token lacks a scope
+	unavailable                           // whether the token is valid cannot be told now
+	reasonCount                           // the number of reasons
 )
 
-// A denial is why this request is not let through.
+// A denial says why a request is not let through.
 type denial struct {
 	reason      denialReason
-	asksForDPoP bool     // the challenge is of the DPoP scheme
-	scopes      []string // of insufficientScope
-	err         error    // for Options.OnDenied
+	asksForDPoP bool     // the challenge in the reply is to be of the scheme DPoP, where that is allowed
+	scopes      []string // what insufficientScope demands
+	err         error    // the reason in more words, for Options.OnDenied
 }
 
 // What clients are told: fixed texts, so that a reply says nothing of the token.
 var (
-	denialStatuses  = [reasonCount]int{401, 401, 401, 401, 401, 400, 403, 503}
+	denialStatuses  = [reasonCount]int{401, 401, 401, 401, 401, 400, 403, 503} // the HTTP status of the reply, by reason
 	oauthErrorCodes = [reasonCount]string{
 		"", "invalid_token", "invalid_token", "invalid_dpop_proof", "use_dpop_nonce", "invalid_request", "insufficient_scope", "",
-	}
-	refusalRules = [reasonCount]string{"A2", "A2", "A2", "A2", "A2", "A2", "A3", ""}
+	} // the OAuth error code in the challenge, by reason; "": none
+	refusalRules = [reasonCount]string{"A2", "A2", "A2", "A2", "A2", "A2", "A3", ""} // the rule of docs/rules.md that the refusal follows, by reason; "": none
 	clientTexts  = [reasonCount]string{
 		noCredential:      "authentication is needed: send Authorization: Bearer TOKEN",
 		invalidToken:      "the access token is not valid here: it may have expired, or be for another server; get a new one, and send it as Authorization: Bearer TOKEN",
@@ -48,11 +48,11 @@ var (
 		malformed:         "more than one credential was sent: send one, as Authorization: Bearer TOKEN",
 		insufficientScope: "the access token does not have the scopes that this needs",
 		unavailable:       "whether the access token is valid cannot be told now; try again",
-	}
-	denialCauses = [reasonCount]string{"no credential", "not valid", auth.CauseBinding, "DPoP proof", "DPoP nonce", "several credentials", "scope", "provider"}
+	} // what clients are told, by reason: fixed texts, so that a reply says nothing of the token
+	denialCauses = [reasonCount]string{"no credential", "not valid", auth.CauseBinding, "DPoP proof", "DPoP nonce", "several credentials", "scope", "provider"} // what Options.OnDenied is told as cause, by reason, where the error has none of its own
 )
 
-// cause returns why, in a few words of a fixed set.
+// cause returns the cause for Options.OnDenied: that of the error, or else the one in denialCauses.
 func (why *denial) cause() string {
 	if e, ok := errors.AsType[*auth.Error](why.err); ok && why.reason == invalidToken && e.Cause != "" {
 		return e.Cause
@@ -60,7 +60,7 @@ func (why *denial) cause() string {
 	return denialCauses[why.reason]
 }
 
-// reportDenial tells Options.OnDenied of a denial.
+// reportDenial calls Options.OnDenied, if that is set and the denial has an error.
 func (p *Protector) reportDenial(r *http.Request, why *denial) {
 	if p.options.OnDenied != nil && why.err != nil {
 		p.options.OnDenied(r, why.cause(), why.err)
@@ -68,10 +68,10 @@ func (p *Protector) reportDenial(r *http.Request, why *denial) {
 }
 
 // retryAfterHeader is for replies that say that nobody can tell now.
-var retryAfterHeader = []string{"5"} // seconds
+var retryAfterHeader = []string{"5"} // the value of Retry-After, in seconds, in replies for the reason unavailable
 
-// deny reports a denial, sets the headers of the reply on h, and returns what is answered. e is the endpoint of
-// the request.
+// deny reports a denial, sets the headers of the reply on h (challenge, nonce, Retry-After), and returns the rest of
+// the reply. e is the endpoint of the request.
 func (p *Protector) deny(h http.Header, r *http.Request, e *endpoint, why *denial) *access.Refusal {
 	p.reportDenial(r, why)
 	switch why.reason {
@@ -88,7 +88,8 @@ func (p *Protector) deny(h http.Header, r *http.Request, e *endpoint, why *denia
 	return &access.Refusal{Status: denialStatuses[why.reason], Rule: refusalRules[why.reason], Reason: p.clientText(why.reason), Cause: why.cause()}
 }
 
-// clientText returns what a client is told. Where every token must be bound to a key, the text names the scheme DPoP.
+// clientText returns what clients are told for a reason. Where every token must be bound to a key, the text names the
+// scheme DPoP.
 func (p *Protector) clientText(kind denialReason) string {
 	if p.options.DPoP == DPoPRequire {
 		return strings.Replace(clientTexts[kind], "Authorization: Bearer TOKEN", "Authorization: DPoP TOKEN, with a proof in the header DPoP", 1)
@@ -96,8 +97,9 @@ func (p *Protector) clientText(kind denialReason) string {
 	return clientTexts[kind]
 }
 
-// formatChallenge returns one challenge (RFC 6750, 3; RFC 9449, 7.1; RFC 9728, 5.1). It is of the scheme
-// that fits the request.
+// formatChallenge returns one challenge (RFC 6750, 3; RFC 9449, 7.1; RFC 9728, 5.1) for a reason. metadata is the
+// address of the metadata, or ""; scopes are demanded. It is of the scheme DPoP if dpop or the reason asks for that and
+// DPoP is not off, or if every token must be bound; else it is of Bearer.
 func (p *Protector) formatChallenge(metadata string, kind denialReason, scopes []string, dpop bool) string {
 	dpop = p.options.DPoP == DPoPRequire || p.options.DPoP == DPoPAuto && (dpop || kind == invalidProof || kind == nonceNeeded)
 	d := auth.Demand{AcceptsBearer: !dpop, AcceptsDPoP: dpop, ResourceMetadata: metadata, Scopes: scopes, ErrorCode: oauthErrorCodes[kind]}

@@ -10,31 +10,31 @@ import (
 
 // When streams end.
 const (
-	expiryStep        = 15 * time.Second // ends are rounded up to this
-	assumedLifetime   = time.Hour        // of a token that does not say when it expires
-	maxStreamLifetime = 24 * time.Hour   // then a stream ends, however long its token is valid; its client can resume it
+	expiryStep        = 15 * time.Second // the times at which contexts end are rounded up to a multiple of this
+	assumedLifetime   = time.Hour        // how long a token counts as valid, for contextUntil, that does not say when it expires
+	maxStreamLifetime = 24 * time.Hour   // the longest time until the context of a token ends, however long the token is valid: its client can resume a stream
 )
 
-// clockCheckInterval is how often it is looked whether the clock has come to the end of a token in another way than by time passing: timers
-// stand still while the machine sleeps, and know nothing of a clock that is set.
+// clockCheckInterval is how often the wall clock is compared with the ends of contexts: timers stand still while the
+// machine sleeps, and know nothing of a clock that is set.
 const clockCheckInterval = 30 * time.Second
 
 // tokenExpiries makes the contexts that are done when tokens have expired. All tokens that end in the same 15
 // seconds share one, so that there are few, however often a token is verified. One timer is for all of them.
 type tokenExpiries struct {
-	now func() time.Time // the wall clock
+	now func() time.Time // returns the time by the wall clock
 
 	mu           sync.Mutex
-	bySecond     map[int64]expiry // by the second at which it is over, in Unix time
-	timer        *time.Timer      // nil: it was never needed
+	bySecond     map[int64]expiry // by the second at which it ends, in Unix time
+	timer        *time.Timer      // calls cancelExpired; nil: it was never needed
 	timerFiresAt time.Time        // when it fires, by the clock of timers; zero: it does not
-	closed       bool
+	closed       bool             // close was called: the timer is not set any more
 }
 
-// An expiry is the context that tokens share.
+// An expiry is a context that tokens share which expire at about the same time.
 type expiry struct {
 	ctx    context.Context
-	cancel context.CancelCauseFunc
+	cancel context.CancelCauseFunc // ends ctx
 }
 
 // contextUntil returns a context that is done 30 to 45 seconds after expires, up to 30 seconds later if the machine sleeps then. expires
@@ -68,7 +68,7 @@ func (e *tokenExpiries) contextUntil(expires time.Time) context.Context {
 	return ctx
 }
 
-// armTimerLocked has the timer fire after this time at the latest. mu is held.
+// armTimerLocked makes the timer call cancelExpired when wait has passed, or earlier. mu is held.
 func (e *tokenExpiries) armTimerLocked(wait time.Duration) {
 	wait = min(wait, clockCheckInterval)
 	at := time.Now().Add(wait)
@@ -83,7 +83,7 @@ func (e *tokenExpiries) armTimerLocked(wait time.Duration) {
 	e.timerFiresAt = at
 }
 
-// cancelExpired ends what has expired by now. The timer calls it.
+// cancelExpired ends the contexts whose time has come by the wall clock (access.ErrExpired). The timer calls it.
 func (e *tokenExpiries) cancelExpired() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -102,6 +102,7 @@ func (e *tokenExpiries) cancelExpired() {
 	}
 }
 
+// close stops the timer, and forgets the contexts without ending them.
 func (e *tokenExpiries) close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

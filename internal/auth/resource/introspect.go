@@ -11,24 +11,25 @@ import (
 
 // How long answers count, and how many questions there may be at a time.
 const (
-	activeCacheTime   = time.Minute
-	inactiveCacheTime = 5 * time.Second
-	maxIntrospections = 32
-	introspectTimeout = 10 * time.Second // unless the Caller has a time
+	activeCacheTime   = time.Minute      // how long the answer counts that a token is valid
+	inactiveCacheTime = 5 * time.Second  // how long the answer counts that a token is not valid
+	maxIntrospections = 32               // how many questions there may be at a time
+	introspectTimeout = 10 * time.Second // how long one question may take, unless Options.Caller has a Timeout
 )
 
-// An introspector asks about tokens (RFC 7662).
+// An introspector asks an introspection endpoint about tokens (RFC 7662).
 type introspector struct {
 	Introspection
-	caller      *auth.EndpointCaller
-	slots       chan struct{} // has one element for each question in progress
-	maxInactive int           // how many tokens inactiveUntil may have
+	caller      *auth.EndpointCaller // sends the questions
+	slots       chan struct{}        // has one element for each question in progress, and room for maxIntrospections
+	maxInactive int                  // how many tokens inactiveUntil has at most
 
 	mu            sync.Mutex
-	inactiveUntil map[tokenHash]time.Time     // tokens that are not valid, until then
-	inProgress    map[tokenHash]chan struct{} // closed when the answer is there
+	inactiveUntil map[tokenHash]time.Time     // until when the answer counts that a token is not valid
+	inProgress    map[tokenHash]chan struct{} // for each token that is being asked about: closed when the answer has come
 }
 
+// newIntrospector returns the introspector of an endpoint. most is how many invalid tokens it remembers.
 func newIntrospector(in *Introspection, caller *auth.EndpointCaller, most int) *introspector {
 	c := *caller
 	if c.Timeout <= 0 {
@@ -40,7 +41,8 @@ func newIntrospector(in *Introspection, caller *auth.EndpointCaller, most int) *
 	}
 }
 
-// introspect asks about a token, once for all who wait for the answer.
+// introspect returns what the introspection endpoint says of a token, and remembers it. For several requests with one
+// token at the same time, it asks once. InvalidToken: the token is not valid. Other errors say nothing of the token.
 func (p *Protector) introspect(ctx context.Context, sum tokenHash, token string) (*verifiedToken, error) {
 	in := p.introspector
 	for {
@@ -83,12 +85,13 @@ func (p *Protector) introspect(ctx context.Context, sum tokenHash, token string)
 	return v, err
 }
 
+// newInactiveError returns the error for a token that introspection calls not active.
 func newInactiveError() error {
 	return &auth.Error{Kind: auth.InvalidToken, Cause: auth.CauseInactive, Operation: "introspection", Problem: "the token is not active"}
 }
 
-// askIntrospection asks about a token, and waits for a slot first. InvalidToken: the token is not valid here. Other errors say
-// nothing of the token.
+// askIntrospection asks the introspection endpoint about a token, when one of maxIntrospections slots is free.
+// InvalidToken: the token is not valid here. Other errors say nothing of the token.
 func (p *Protector) askIntrospection(ctx context.Context, token string) (*verifiedToken, error) {
 	in := p.introspector
 	select {
@@ -118,7 +121,8 @@ func (p *Protector) askIntrospection(ctx context.Context, token string) (*verifi
 	return p.checkIntrospected(c)
 }
 
-// checkIntrospected checks what an endpoint has said of a token.
+// checkIntrospected checks issuer, audience and times of a token that introspection calls active, and returns what is
+// remembered of it.
 func (p *Protector) checkIntrospected(c auth.Claims) (*verifiedToken, error) {
 	in, now := p.introspector, p.options.Now()
 	wanted := in.Audiences

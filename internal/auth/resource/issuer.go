@@ -9,21 +9,22 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth"
 )
 
-// discoverRetryDelay is between two attempts to find the keys of an issuer.
+// discoverRetryDelay is how long after a failed attempt to find the keys of an issuer there is no other one.
 const discoverRetryDelay = 5 * time.Second
 
-// An issuer is an Issuer with its keys.
+// An issuer is an Issuer with its keys, as far as they were fetched.
 type issuer struct {
 	Issuer
-	caller *auth.EndpointCaller
+	caller *auth.EndpointCaller // sends the requests to it
 
 	mu            sync.Mutex
-	keys          *auth.KeySet  // nil: its metadata has not been read yet
+	keys          *auth.KeySet  // nil: the address of its keys is not known yet
 	discoveryDone chan struct{} // closed when the attempt in progress ends; nil: there is none
-	lastDiscovery time.Time     // when the last attempt began
-	discoveryErr  error         // of the last attempt
+	lastDiscovery time.Time     // when the last attempt to find that address began
+	discoveryErr  error         // why the last attempt failed; nil: it did not
 }
 
+// newIssuer returns the issuer for i, whose requests caller sends.
 func newIssuer(i Issuer, caller *auth.EndpointCaller) *issuer {
 	made := &issuer{Issuer: i, caller: caller}
 	if i.JWKSURL != "" {
@@ -32,8 +33,8 @@ func newIssuer(i Issuer, caller *auth.EndpointCaller) *issuer {
 	return made
 }
 
-// keySet returns the keys of the issuer. It asks for its metadata when that is needed, for all who
-// wait, and not more often than every few seconds.
+// keySet returns the keys of the issuer. If their address is not known, it fetches the issuer's metadata, once for all
+// who wait, and not within discoverRetryDelay of the last attempt.
 func (i *issuer) keySet(ctx context.Context) (*auth.KeySet, error) {
 	for {
 		i.mu.Lock()
@@ -61,13 +62,14 @@ func (i *issuer) keySet(ctx context.Context) (*auth.KeySet, error) {
 	}
 }
 
-// newNoKeysError is the error of metadata without jwks_uri.
+// newNoKeysError returns the error for an issuer whose metadata has no jwks_uri.
 func newNoKeysError() error {
 	return &auth.Error{Kind: auth.Unavailable, Operation: "keys of an issuer", Problem: "its metadata does not say where they are", Advice: "name their address"}
 }
 
-// withOperatorAdvice puts into an error about the metadata of an issuer what helps the operator of this bridge. The advice of package auth is
-// for clients: it names a flag that does not exist here, or says to tell the operator.
+// withOperatorAdvice returns err, an error about the metadata of an issuer, with advice for the operator of this
+// bridge. The advice of package auth is for clients: it names a flag that does not exist here, or says to tell the
+// operator.
 func withOperatorAdvice(err error) error {
 	e, ok := errors.AsType[*auth.Error](err)
 	if !ok {
@@ -85,7 +87,8 @@ func withOperatorAdvice(err error) error {
 	return &other
 }
 
-// discover asks once. It goes on when ctx ends, because others wait for it.
+// discover fetches the issuer's metadata once, for all who wait for discoveryDone, and sets keys or discoveryErr. It
+// goes on when ctx ends.
 func (i *issuer) discover(ctx context.Context) {
 	m, err := i.caller.FetchServerMetadata(context.WithoutCancel(ctx), "", i.URL)
 	i.mu.Lock()

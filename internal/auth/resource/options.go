@@ -22,31 +22,31 @@ type DPoPMode int
 
 // The values of a DPoPMode. Static keys and certificates are no tokens, so they need no proof.
 const (
-	DPoPAuto    DPoPMode = iota // a proof for each token that is bound; without a public URL, DPoPOff
-	DPoPRequire                 // each token must be bound
+	DPoPAuto    DPoPMode = iota // a token that is bound to a key needs a proof, others do not; without a public URL the same as DPoPOff
+	DPoPRequire                 // each token must be bound to a key
 	DPoPOff                     // a token that is bound to a key is refused
 )
 
 // An Issuer is an authorization server whose signed tokens are accepted.
 type Issuer struct {
-	URL       string   // "iss", byte for byte
-	Audiences []string // a token must be for one of them; nil: for the resource that is asked for
-	JWKSURL   string   // where its keys are; "": where its metadata says
+	URL       string   // its issuer identifier: what "iss" must be, byte for byte
+	Audiences []string // a token must be for one of these; nil: for the resource that the request is for
+	JWKSURL   string   // address of its keys; "": its metadata says that
 }
 
 // Introspection is an endpoint that is asked about tokens that none of the Issuers has signed
 // (RFC 7662).
 type Introspection struct {
-	Endpoint     string
-	Issuer       string                 // of those tokens: announced, and "iss" must be it where there is one; "": not known
-	ClientID     string                 // who we are there
-	ClientSecret func() (string, error) // read for each request: it may change. SecretFromFile makes one
-	Audiences    []string               // as in Issuer
+	Endpoint     string                 // its address
+	Issuer       string                 // the issuer of the tokens: clients are told of it, and a token with "iss" must name it; "": not known
+	ClientID     string                 // our client id at the endpoint
+	ClientSecret func() (string, error) // returns the secret of ClientID; called for each question, as it may change (SecretFromFile)
+	Audiences    []string               // a token must be for one of these; nil: for the resource that the request is for
 }
 
-// A Resource is one server, which may have several endpoints: a token for one of them is for all.
+// A Resource is one MCP server, which may have several endpoints: a token for one of them is for all.
 type Resource struct {
-	Paths []string // of its endpoints, below the public URL. With IsOnly, the metadata at the root is that of the first one
+	Paths []string // the paths of its endpoints, below the public URL. With IsOnly, the metadata at the root is that of the first one
 
 	// IsOnly says that there is never another Resource: its tokens are good for paths that are no endpoint too,
 	// and its metadata is at the root. A Resource that is merely the last one left must not set it: its tokens
@@ -54,12 +54,12 @@ type Resource struct {
 	IsOnly bool
 }
 
-// Options says what a Protector accepts.
+// Options say which credentials a Protector accepts, and what they allow.
 type Options struct {
-	Issuers             []Issuer
+	Issuers             []Issuer       // their signed tokens are accepted
 	Introspection       *Introspection // nil: only the tokens of Issuers are accepted
-	StaticKeys          *access.Tokens // static keys; nil: none
-	AcceptsCertificates bool           // a certificate of a TLS client that the listener has verified is enough
+	StaticKeys          *access.Tokens // fixed keys that are accepted; nil: none are
+	AcceptsCertificates bool           // a client certificate that the listener has verified is enough
 
 	// PublicURL is what stands before the paths of the Resources in the addresses that clients use,
 	// "https://mcp.example.com". Nothing is taken from the Host of a request. Without it there is
@@ -67,26 +67,26 @@ type Options struct {
 	PublicURL string
 	Resources []Resource // nil: one, the public URL itself, with IsOnly
 
-	RequiredScopes []string // that every token must have
-	Policy         *Policy  // what messages need besides; nil: nothing
-	DPoP           DPoPMode
-	// RequiresNonces says that all proofs need a nonce of ours, at most 10 minutes old. Without it only proofs need one that may have been made
-	// before New: another process may have taken them.
+	RequiredScopes []string // the scopes that every token must have
+	Policy         *Policy  // the scopes that messages need besides; nil: none
+	DPoP           DPoPMode // what is demanded of tokens that are bound to a key
+	// RequiresNonces says that all DPoP proofs need a nonce of ours, at most 10 minutes old. Without it only those proofs
+	// need one that may have been made before New was called: another process may have taken them.
 	RequiresNonces bool
 
 	Caller *auth.EndpointCaller // makes the requests to the Issuers; nil: the zero value
-	// HTTPClientFor returns the client for requests to an address of these Options, and to what its metadata names: so
-	// each has its own rule for addresses. New calls it. nil: that of Caller for all.
+	// HTTPClientFor returns the HTTP client for requests to named, an address in these Options, and to what its metadata
+	// names: so each has its own rule for addresses. New calls it. nil: that of Caller is for all.
 	HTTPClientFor       func(named string) (*http.Client, error)
 	Now                 func() time.Time // the wall clock, which counts the time that the machine sleeps; nil: the system's
-	MaxRememberedTokens int              // that are remembered; 0: 10,000
+	MaxRememberedTokens int              // how many valid tokens are remembered; 0: 10,000
 
-	// OnDenied is told why a request is refused, which says more than clients are to know: in a few words of a fixed set
-	// (cause, with no part of a token), and as an error. It may be called concurrently. nil: nobody is told.
+	// OnDenied is told why a request is refused, in more words than its client: cause is one of a fixed set of texts, with
+	// no part of a token, and err says more. It may be called concurrently. nil: nobody is told.
 	OnDenied func(r *http.Request, cause string, err error)
 }
 
-// defaultMaxRememberedTokens is how many tokens are remembered.
+// defaultMaxRememberedTokens is how many tokens are remembered, unless Options.MaxRememberedTokens says otherwise.
 const defaultMaxRememberedTokens = 10_000
 
 // New returns a Protector, or what is wrong with the Options. It makes no request.
@@ -136,7 +136,7 @@ func New(o Options) (*Protector, error) {
 	return p, nil
 }
 
-// callerFor returns the Caller for an address of the Options.
+// callerFor returns caller with the HTTP client for named, an address of the Options.
 func (o *Options) callerFor(caller auth.EndpointCaller, named string) (*auth.EndpointCaller, error) {
 	if o.HTTPClientFor == nil {
 		return &caller, nil
@@ -146,7 +146,7 @@ func (o *Options) callerFor(caller auth.EndpointCaller, named string) (*auth.End
 	return &caller, err
 }
 
-// check finds what cannot work.
+// check returns an error if the Options cannot work.
 func (o *Options) check() error {
 	if len(o.Issuers) == 0 && o.Introspection == nil && o.StaticKeys == nil && !o.AcceptsCertificates {
 		return errors.New("nobody could be let in: there is no issuer, no introspection endpoint, no key and no certificate")
@@ -190,6 +190,7 @@ func (o *Options) check() error {
 	return nil
 }
 
+// checkAudiences returns an error if an audience is empty, or there is neither an audience nor a public URL.
 func checkAudiences(audiences []string, public string) error {
 	if len(audiences) == 0 && public == "" {
 		return errors.New("it must be known for which audience its tokens are: name one, or the public URL")
@@ -202,8 +203,8 @@ func checkAudiences(audiences []string, public string) error {
 	return nil
 }
 
-// checkPublicURL checks a public URL: http or https, without user name, query, fragment and a slash at
-// its end.
+// checkPublicURL returns what is wrong with a public URL: it must be http or https, without user name, query, fragment
+// and a slash at its end.
 func checkPublicURL(addr string) error {
 	u, err := url.Parse(addr)
 	switch {
@@ -221,14 +222,14 @@ func checkPublicURL(addr string) error {
 	return nil
 }
 
-// wallClock is the system's clock without the reading that stands still while the machine sleeps.
+// wallClock returns the system's time without the monotonic reading, which stands still while the machine sleeps.
 func wallClock() time.Time { return time.Now().Round(0) }
 
-// maxSecretBytes is how long a secret may be.
+// maxSecretBytes is how long a file with a secret may be.
 const maxSecretBytes = 64 << 10
 
-// SecretFromFile returns a source that reads a secret from a file each time, without the white space
-// around it. A file that every user of this machine may read is refused.
+// SecretFromFile returns a function that reads a secret from a file at each call, without the white space around it. A
+// file that every user of this machine may read is an error.
 func SecretFromFile(file string) func() (string, error) {
 	return func() (string, error) {
 		f, err := os.Open(file)
@@ -286,7 +287,7 @@ func (p *Protector) ChangeResources(resources []Resource) (finish func(done bool
 	}, nil
 }
 
-// unionResources returns the Resources of both lists. None of several has IsOnly.
+// unionResources returns the Resources of both lists, each once. If they are several, none has IsOnly.
 func unionResources(old, more []Resource) []Resource {
 	all := slices.Clone(old)
 	for _, r := range more {
@@ -300,25 +301,27 @@ func unionResources(old, more []Resource) []Resource {
 	return all
 }
 
-// SetPolicy says anew which scopes messages need, while requests may come in. nil: none.
+// SetPolicy replaces the policy, which says which scopes messages need, while requests may come in. nil: they need
+// none.
 func (p *Protector) SetPolicy(policy *Policy) { p.policy.Store(policy) }
 
-// Protector lets requests through whose sender it knows. It may be used concurrently. New makes one.
+// A Protector lets requests through whose sender it knows, and whose token has the scopes. It may be used concurrently.
+// New makes one.
 type Protector struct {
 	options        Options
-	caller         *auth.EndpointCaller
-	issuers        map[string]*issuer // by Issuer.URL
-	introspector   *introspector      // nil: there is none
-	verifiedTokens *tokenCache
+	caller         *auth.EndpointCaller // sends requests to issuers, unless HTTPClientFor has another client for them
+	issuers        map[string]*issuer   // by Issuer.URL
+	introspector   *introspector        // nil: tokens are not introspected
+	verifiedTokens *tokenCache          // what was found out about valid tokens
 	proofVerifier  auth.ProofVerifier
 	nonceMaker     *nonceMaker
-	startedAt      time.Time // proofs are remembered since
+	startedAt      time.Time // since then proofs are remembered
 	tokenExpiries  tokenExpiries
 	routes         atomic.Pointer[routeTable] // replaced by ChangeResources
 	policy         atomic.Pointer[Policy]     // replaced by SetPolicy; nil: messages need no scopes
 }
 
-// Close stops the timer of the contexts that wait for the end of a token. It does not end these contexts.
+// Close stops the timer that ends the contexts of tokens. It does not end these contexts. It returns nil.
 func (p *Protector) Close() error {
 	p.tokenExpiries.close()
 	return nil

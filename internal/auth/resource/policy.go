@@ -14,19 +14,19 @@ import (
 // A Policy says which scopes messages need. A nil Policy says that they need none. ParsePolicy makes
 // one. It may be used concurrently.
 type Policy struct {
-	rulesByMethod map[string][]policyRule // by method; "*": every method
-	impliedScopes map[string][]string     // the scopes that a scope implies, without itself
+	rulesByMethod map[string][]policyRule // by METHOD; "*": for every method
+	impliedScopes map[string][]string     // by scope: all the scopes that it implies, without itself
 }
 
-// A policyRule is one line for a method.
+// A policyRule is one line of a policy that demands scopes, without its method.
 type policyRule struct {
-	namePattern string // pattern; "": whatever the name is
-	scopes      []string
+	namePattern string   // what the name in the message must match; "": anything, also no name
+	scopes      []string // demanded
 }
 
 const (
-	maxPolicyRules = 10_000
-	maxLineBytes   = 64 << 10 // bytes
+	maxPolicyRules = 10_000   // how many lines a policy may have, without empty ones and notes
+	maxLineBytes   = 64 << 10 // how long a line may be
 )
 
 // ParsePolicy reads a policy. Each line is one of
@@ -65,7 +65,7 @@ func ParsePolicy(text string) (*Policy, error) {
 	return p, nil
 }
 
-// expandImplied adds what is implied by what is implied.
+// expandImplied adds to the scopes that a scope implies those that they imply, and so on.
 func (p *Policy) expandImplied() {
 	for scope := range p.impliedScopes {
 		all := []string{scope}
@@ -88,7 +88,8 @@ func (p *Policy) ScopesForMethod(method, name string) []string {
 	return p.addNeededScopes(nil, method, func(pattern string) bool { return matchesPattern(pattern, name) })
 }
 
-// addNeededScopes adds to have the scopes of the rules whose patterns fit.
+// addNeededScopes returns have with the scopes of all rules for this method (and for "*") that have no pattern, or
+// whose pattern fits.
 func (p *Policy) addNeededScopes(have []string, method string, fits func(pattern string) bool) []string {
 	if p == nil {
 		return have
@@ -106,7 +107,7 @@ func (p *Policy) addNeededScopes(have []string, method string, fits func(pattern
 	return have
 }
 
-// ScopesForMessages returns the scopes that all of these messages need together. Responses need none.
+// ScopesForMessages returns all the scopes that these messages need; nil: none. Responses need none.
 func (p *Policy) ScopesForMessages(messages ...jsonrpc.Message) (scopes []string) {
 	if p == nil || len(p.rulesByMethod) == 0 {
 		return nil
@@ -142,12 +143,13 @@ func (p *Policy) ScopesForMessages(messages ...jsonrpc.Message) (scopes []string
 
 // What subscribes to a resource until revision 2025-11-25, and what does from 2026-07-28 on, among others.
 const (
-	methodSubscribe = "resources/subscribe"
-	methodListen    = "subscriptions/listen"
+	methodSubscribe = "resources/subscribe"  // subscribes to a resource until revision 2025-11-25
+	methodListen    = "subscriptions/listen" // subscribes, to resources among others, from revision 2026-07-28 on
 )
 
-// listenedURIs returns the URIs that a subscriptions/listen subscribes to: params.notifications.resourceSubscriptions.
-// As with namedTargets there may be several of each, and unread says that one cannot be read.
+// listenedURIs returns the URIs that the subscriptions/listen m subscribes to
+// (params.notifications.resourceSubscriptions), whichever of several equal keys a server takes. unread: one of them
+// cannot be read, so that every pattern fits.
 func listenedURIs(m *jsonrpc.Message) (uris []string, unread bool) {
 	for member := range m.ParamsObject().Members() {
 		if !strings.EqualFold(member.Key, "notifications") {
@@ -167,12 +169,13 @@ func listenedURIs(m *jsonrpc.Message) (uris []string, unread bool) {
 	return uris, unread
 }
 
-// matchesAny reports whether a pattern fits one of these.
+// matchesAny reports whether a pattern matches one of these names.
 func matchesAny(pattern string, names []string) bool {
 	return slices.ContainsFunc(names, func(n string) bool { return matchesPattern(pattern, n) })
 }
 
-// isAmbiguous reports whether some readers could find another method or other params in a message.
+// isAmbiguous reports whether a message has a key that differs from "method" or "params" by upper and lower case only,
+// so that some readers could find another method or other params in it.
 func isAmbiguous(m *jsonrpc.Message) bool {
 	if !m.IsExtended() { // mostly so
 		return false
@@ -187,7 +190,7 @@ func isAmbiguous(m *jsonrpc.Message) bool {
 	return false
 }
 
-// allScopes returns the scopes of all rules.
+// allScopes returns the scopes that any rule demands.
 func (p *Policy) allScopes() (scopes []string) {
 	for _, method := range slices.Sorted(maps.Keys(p.rulesByMethod)) {
 		for _, r := range p.rulesByMethod[method] {
@@ -197,7 +200,7 @@ func (p *Policy) allScopes() (scopes []string) {
 	return scopes
 }
 
-// maxNameBytes is how long a name may be that is compared with patterns.
+// maxNameBytes is how long a name may be that is compared with patterns; every pattern fits a longer one.
 const maxNameBytes = 16 << 10
 
 // namedTargets returns what a message names: params.name of tools and prompts, params.uri of resources,
@@ -230,7 +233,7 @@ func namedTargets(m *jsonrpc.Message) (names []string, unread bool) {
 	return names, unread
 }
 
-// Covers reports whether who has these scopes has all that are needed, with what they imply.
+// Covers reports whether the scopes that a token has, with all that they imply, include all that are needed.
 func (p *Policy) Covers(have, needed []string) bool {
 	for _, n := range needed {
 		if slices.Contains(have, n) {
@@ -243,7 +246,8 @@ func (p *Policy) Covers(have, needed []string) bool {
 	return true
 }
 
-// matchesPattern reports whether a pattern fits all of a text. It never goes back further than the last *.
+// matchesPattern reports whether a pattern, with * and ?, matches all of a text. It never goes back further than the
+// last *.
 func matchesPattern(pattern, text string) bool {
 	p, t := []rune(pattern), []rune(text)
 	i, j, star, from := 0, 0, -1, 0

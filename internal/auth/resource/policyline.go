@@ -12,17 +12,17 @@ import (
 
 // A PolicyLineError says which line of a policy is wrong, and what to write instead.
 type PolicyLineError struct {
-	LineNumber int // from 1
-	Err        error
+	LineNumber int   // the first line is 1
+	Err        error // what is wrong
 }
 
-// Error implements error.
+// Error returns the line number and what is wrong.
 func (e *PolicyLineError) Error() string { return fmt.Sprintf("line %d: %v", e.LineNumber, e.Err) }
 
 // Unwrap returns Err.
 func (e *PolicyLineError) Unwrap() error { return e.Err }
 
-// knownMethods are those that clients send, of all revisions.
+// knownMethods are the methods of MCP that clients send, of all revisions.
 var knownMethods = []string{
 	"initialize", "ping", "server/discover", "tools/list", "tools/call", "prompts/list", "prompts/get", "resources/list",
 	"resources/templates/list", "resources/read", "resources/subscribe", "resources/unsubscribe", "completion/complete",
@@ -31,17 +31,19 @@ var knownMethods = []string{
 	"notifications/tasks/status",
 }
 
-// methodsWithName are the methods whose messages name something that a pattern may fit.
+// methodsWithName are the methods whose messages name something (a tool, a prompt, a URI) that a pattern may match.
 var methodsWithName = []string{
 	"tools/call", "prompts/get", "resources/read", "resources/subscribe", "resources/unsubscribe", "completion/complete",
 }
 
-// customMethodWord stands before a method that is not one of knownMethods.
+// customMethodWord stands in a line of a policy before a method that is not one of knownMethods.
 const customMethodWord = "method"
 
+// errLineSyntax says that a line has none of the forms that lines of a policy have.
 var errLineSyntax = errors.New("write METHOD -> SCOPE, METHOD PATTERN -> SCOPE, or implies SCOPE -> SCOPE")
 
-// addLine adds a line. What can only be a mistake is refused: a line that never fits demands nothing.
+// addLine adds a line to the policy. words are the line's. The error says what is wrong, also if the line could never
+// match anything.
 func (p *Policy) addLine(words []string) error {
 	arrow := slices.Index(words, "->")
 	own := words[0] == customMethodWord && arrow > 1
@@ -81,7 +83,7 @@ func (p *Policy) addLine(words []string) error {
 	return nil
 }
 
-// checkScope says what is wrong with a word in the place of a scope: it cannot be one (RFC 6749, 3.3), or nobody
+// checkScope returns what is wrong with s, a word in the place of a scope: it cannot be one (RFC 6749, 3.3), or nobody
 // can mean it as one.
 func checkScope(s string) error {
 	switch {
@@ -99,7 +101,7 @@ func checkScope(s string) error {
 	return nil
 }
 
-// checkPattern says what is wrong with a pattern behind a method: that nothing ever fits it.
+// checkPattern returns an error if messages of this method name nothing that a pattern could match.
 func checkPattern(method, pattern string) error {
 	if pattern == "*" || slices.Contains(methodsWithName, method) || !slices.Contains(knownMethods, method) {
 		return nil
@@ -111,7 +113,7 @@ func checkPattern(method, pattern string) error {
 	return errors.New(what)
 }
 
-// checkMethod says what is wrong with a method.
+// checkMethod returns an error if method is neither "*" nor one of knownMethods.
 func checkMethod(method string) error {
 	switch {
 	case method == "*" || slices.Contains(knownMethods, method):

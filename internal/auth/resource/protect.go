@@ -14,7 +14,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// A Grant is what the sender of a request may do.
+// A Grant says who the sender of a request is, and what he may do.
 type Grant struct {
 	// Principal is "oauth:" and a hash over issuer, subject and client of a token, the name of a static
 	// key, or the name of a certificate (access.CertificateName). Keys and certificates have the same names where
@@ -22,29 +22,31 @@ type Grant struct {
 	// Sessions, processes and what waits belong to the principal.
 	Principal string
 
-	Issuer, Subject, ClientID string    // of a token
-	Scopes                    []string  // of a token
-	HasAllScopes              bool      // a static key or a certificate, which have no scopes: they may do everything
-	Expires                   time.Time // zero: it is not known
+	Issuer       string    // of the token; "": there is no token
+	Subject      string    // "sub" of the token; "": it has none
+	ClientID     string    // the client that the token was issued to; "": it does not say
+	Scopes       []string  // of the token
+	HasAllScopes bool      // it is of a static key or a certificate, which have no scopes: they may do everything
+	Expires      time.Time // when the token expires; zero: it is not known
 
-	contextValues context.Context // what the context of a request says of its sender
+	contextValues context.Context // has the values of a request's context that say who its sender is
 }
 
-// fillContextValues makes the values of a Grant.
+// fillContextValues sets contextValues, for this sender, and returns g.
 func (g *Grant) fillContextValues(s access.Sender) *Grant {
 	ctx := context.WithValue(context.Background(), grantKey{}, g)
 	g.contextValues = s.Context(identity.WithPrincipal(ctx, s.Name))
 	return g
 }
 
-// A requestContext is the context of a request with a Grant, whose values are made once for all
-// requests.
+// A requestContext is the context of a request that was let through. Its values about the sender are made once for each
+// Grant.
 type requestContext struct {
 	context.Context
 	grant *Grant
 }
 
-// Value implements context.Context.
+// Value returns the value of the Grant, or else that of the request's context.
 func (c *requestContext) Value(key any) any {
 	if v := c.grant.contextValues.Value(key); v != nil {
 		return v
@@ -52,7 +54,7 @@ func (c *requestContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// grantKey is the key of a ctx for the Grant.
+// grantKey is the key of the Grant in a context.
 type grantKey struct{}
 
 // GrantOf returns the Grant of the request whose context ctx is, nil if there is none. It is shared
@@ -90,10 +92,11 @@ func (p *Protector) Authenticate(h http.Header, r *http.Request) (*http.Request,
 	return r.WithContext(&requestContext{r.Context(), g}), nil
 }
 
+// errScopeMissing is the error for a token that lacks a scope which a message needs.
 var errScopeMissing = errors.New("the token lacks a scope that the message needs")
 
-// Authorize returns why the sender of r, which Authenticate has let through, may not send these
-// messages: nil if it may. It sets the challenge on h, one for the scopes of all of them.
+// Authorize returns the refusal if the sender of r, which Authenticate has let through, lacks a scope that these
+// messages need; nil: he may send them. It sets a challenge on h, for the scopes of all of them.
 func (p *Protector) Authorize(h http.Header, r *http.Request, messages ...jsonrpc.Message) *access.Refusal {
 	scopes := p.ScopesToDemand(r.Context(), messages...)
 	if scopes == nil {
@@ -103,9 +106,8 @@ func (p *Protector) Authorize(h http.Header, r *http.Request, messages ...jsonrp
 	return p.deny(h, r, p.routes.Load().endpointAt(r.URL.Path), why)
 }
 
-// ScopesToDemand returns all the scopes that these messages need if the Grant in ctx lacks one of them, and
-// nil if it has them all: for transports that do not answer each message with a status of its own
-// (InsufficientScopeReply).
+// ScopesToDemand returns all the scopes that these messages need, if the Grant in ctx lacks one of them; nil: it lacks
+// none. It is for transports that do not answer each message with an HTTP status of its own (InsufficientScopeReply).
 func (p *Protector) ScopesToDemand(ctx context.Context, messages ...jsonrpc.Message) []string {
 	needed := p.policy.Load().ScopesForMessages(messages...)
 	if len(needed) == 0 {
@@ -118,7 +120,8 @@ func (p *Protector) ScopesToDemand(ctx context.Context, messages ...jsonrpc.Mess
 	return auth.UnionScope(p.options.RequiredScopes, needed)
 }
 
-// Forbidden implements access.Authenticator.
+// Forbidden implements access.Authenticator: refused says that the sender of r lacks a scope that m needs. reply
+// answers m if that is a request, else it is invalid.
 func (p *Protector) Forbidden(r *http.Request, m jsonrpc.Message) (reply jsonrpc.Message, refused bool) {
 	scopes := p.ScopesToDemand(r.Context(), m)
 	if scopes == nil {
@@ -131,13 +134,14 @@ func (p *Protector) Forbidden(r *http.Request, m jsonrpc.Message) (reply jsonrpc
 	return reply, true
 }
 
-// InsufficientScopeReply returns the answer to a request that needs scopes that its sender lacks.
+// InsufficientScopeReply returns the error response to a request whose sender lacks one of these scopes.
 func InsufficientScopeReply(id jsonrpc.ID, scopes []string) jsonrpc.Message {
 	data := append([]byte(`{"reason":"insufficient_scope","scope":`), jsonrpc.Quote(auth.JoinScope(scopes))...)
 	return jsonrpc.NewError(id, jsonrpc.CodeInvalidRequest, clientTexts[insufficientScope], append(data, '}'))
 }
 
-// identify returns who has sent a request.
+// identify returns the Grant of a request's sender, by its credential, or why it is not let through. Scopes are not
+// looked at.
 func (p *Protector) identify(r *http.Request, e *endpoint) (*Grant, *denial) {
 	dpop := usesDPoPScheme(r)
 	if len(r.Header["Authorization"]) > 1 || len(r.Header["X-Api-Key"]) > 1 {
@@ -187,12 +191,13 @@ func (p *Protector) identify(r *http.Request, e *endpoint) (*Grant, *denial) {
 	return v.grant, nil
 }
 
-// newWrongAudienceError is the error for a token that is valid elsewhere.
+// newWrongAudienceError returns the error for a token that is valid, but for another audience: token is its audience,
+// accepted what would do.
 func newWrongAudienceError(token, accepted []string) error {
 	return &auth.Error{Kind: auth.InvalidToken, Cause: auth.CauseAudience, Operation: "access token", Problem: "it is for " + auth.DescribeWrongAudience(token, accepted)}
 }
 
-// usesDPoPScheme reports whether a request has the scheme of DPoP.
+// usesDPoPScheme reports whether the Authorization header of a request has the scheme DPoP.
 func usesDPoPScheme(r *http.Request) bool {
 	values := r.Header["Authorization"]
 	if len(values) == 0 {
@@ -202,7 +207,7 @@ func usesDPoPScheme(r *http.Request) bool {
 	return strings.EqualFold(scheme, auth.SchemeDPoP)
 }
 
-// grantForStaticKey returns the Grant of a static key.
+// grantForStaticKey returns the Grant of a static key, or the denial if it is not known.
 func (p *Protector) grantForStaticKey(key string) (*Grant, *denial) {
 	s, ok := p.options.StaticKeys.Sender(key)
 	if !ok {
@@ -211,6 +216,7 @@ func (p *Protector) grantForStaticKey(key string) (*Grant, *denial) {
 	return newStaticKeyGrant(s), nil
 }
 
+// newStaticKeyGrant returns the Grant of a static key, which may do everything. s is its sender.
 func newStaticKeyGrant(s access.Sender) *Grant {
 	return (&Grant{Principal: s.Name, HasAllScopes: true}).fillContextValues(s)
 }

@@ -10,25 +10,27 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth"
 )
 
-// A routeTable has the endpoints of all resources, with what is answered there.
+// A routeTable has the endpoints of all resources, with the metadata and challenges that are answered there. It does
+// not change.
 type routeTable struct {
-	resources      []Resource
-	endpoints      map[string]*endpoint // by path
-	fallback       *endpoint            // for every other path
-	publicPath     string               // the path of the public URL
+	resources      []Resource           // from which it was made
+	endpoints      map[string]*endpoint // by path, without the path of the public URL
+	fallback       *endpoint            // for every path that has no endpoint
+	publicPath     string               // the path of the public URL; "": it has none
 	audiences      []string             // the addresses of all endpoints; nil: there is no public URL
-	metadataByPath map[string][]byte    // metadata, by the path that it is asked for at
+	metadataByPath map[string][]byte    // metadata documents, by the path behind metadataPathPrefix at which they are asked for
 }
 
 // An endpoint is one address of a resource.
 type endpoint struct {
-	url              string                   // that clients use; "": not known
-	audiences        []string                 // the addresses of its resource
-	metadataURL      string                   // where its metadata is; "": nowhere
-	challengeHeaders [reasonCount][2][]string // by the reason, and by the scheme: 0 Bearer, 1 DPoP
+	url              string                   // the address that clients use; "": there is no public URL
+	audiences        []string                 // the addresses of all endpoints of its resource: a token must be for one of them
+	metadataURL      string                   // address of its metadata; "": it has none
+	challengeHeaders [reasonCount][2][]string // values of WWW-Authenticate, by reason and by scheme: 0 Bearer, 1 DPoP
 }
 
-// challengeHeader returns WWW-Authenticate. net/http does not change it.
+// challengeHeader returns the value of WWW-Authenticate for a reason, with the scheme DPoP or Bearer. It must not be
+// changed.
 func (e *endpoint) challengeHeader(kind denialReason, dpop bool) []string {
 	if dpop {
 		return e.challengeHeaders[kind][1]
@@ -36,8 +38,8 @@ func (e *endpoint) challengeHeader(kind denialReason, dpop bool) []string {
 	return e.challengeHeaders[kind][0]
 }
 
-// endpointAt returns the endpoint at a path, which may have a slash at its end, and the path of the public
-// URL in front.
+// endpointAt returns the endpoint of a request's path, which may have a slash at its end, and the path of the public
+// URL in front; fallback if there is none.
 func (t *routeTable) endpointAt(path string) *endpoint {
 	if e := t.endpoints[path]; e != nil {
 		return e
@@ -55,7 +57,8 @@ func (t *routeTable) endpointAt(path string) *endpoint {
 // metadataPathPrefix is where metadata is (RFC 9728, 3): before the path of the resource.
 const metadataPathPrefix = "/.well-known/oauth-protected-resource"
 
-// newRouteTable makes what depends on the endpoints.
+// newRouteTable returns the routeTable of these Resources (nil: one, the public URL itself), or what is wrong with
+// them.
 func (p *Protector) newRouteTable(resources []Resource) (*routeTable, error) {
 	if len(resources) == 0 {
 		resources = []Resource{{Paths: []string{""}, IsOnly: true}}
@@ -116,9 +119,10 @@ func (p *Protector) newRouteTable(resources []Resource) (*routeTable, error) {
 	return t, nil
 }
 
+// escapePath returns a path as it stands in a URL, with % escapes.
 func escapePath(path string) string { return (&url.URL{Path: path}).EscapedPath() }
 
-// fillChallengeHeaders makes the challenges of an endpoint.
+// fillChallengeHeaders sets challengeHeaders of an endpoint.
 func (p *Protector) fillChallengeHeaders(e *endpoint) {
 	for kind := range reasonCount {
 		if kind == insufficientScope || kind == unavailable {
@@ -130,7 +134,7 @@ func (p *Protector) fillChallengeHeaders(e *endpoint) {
 	}
 }
 
-// authorizationServers returns the authorization servers that clients get tokens from.
+// authorizationServers returns the issuers that clients are told to get tokens from.
 func (p *Protector) authorizationServers() (urls []string) {
 	for _, i := range p.options.Issuers {
 		urls = append(urls, i.URL)
@@ -141,7 +145,7 @@ func (p *Protector) authorizationServers() (urls []string) {
 	return urls
 }
 
-// metadataDocument returns the metadata of an endpoint (RFC 9728, 2).
+// metadataDocument returns the metadata document (RFC 9728, 2) of the endpoint with this address.
 func (p *Protector) metadataDocument(addr string) []byte {
 	m := auth.ResourceMetadata{
 		Resource: addr, AuthorizationServers: p.authorizationServers(), ScopesSupported: p.options.RequiredScopes,
@@ -163,9 +167,9 @@ func IsMetadataPath(path string) bool {
 	return ok && (rest == "" || rest[0] == '/')
 }
 
-// MetadataHandler returns the handler of the metadata of all resources (RFC 9728, 3): each at the address
-// with its path, and a Resource with IsOnly at the root too. It is public, for the pages of
-// every origin.
+// MetadataHandler returns the handler that serves the metadata of all resources (RFC 9728, 3): each below
+// /.well-known/oauth-protected-resource with its path, and that of a Resource with IsOnly also without. It is public,
+// for the pages of every origin.
 func (p *Protector) MetadataHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()

@@ -16,26 +16,27 @@ import (
 
 // How long what was found out about a token counts.
 const (
-	maxClockSkew     = 30 * time.Second // how far clocks may differ, as auth.JWTVerifier has it
-	keyCheckInterval = 30 * time.Second // how often it is looked whether a token's key is still there
+	maxClockSkew     = 30 * time.Second // by how much the clock of an issuer may differ from ours, as in auth.JWTVerifier
+	keyCheckInterval = 30 * time.Second // how often it is checked whether the key that has signed a remembered token is still in the issuer's key set
 )
 
-// A tokenHash is the SHA-256 sum of a token.
+// A tokenHash is the SHA-256 sum of a token, under which it is remembered: the token itself is not kept.
 type tokenHash = [sha256.Size]byte
 
-// A verifiedToken is what is remembered of a token that is valid.
+// A verifiedToken is what is remembered of a valid token.
 type verifiedToken struct {
-	grant             *Grant
-	tokenAudience     []string     // of the token
-	acceptedAudiences []string     // one of these is enough; nil: the addresses of the endpoint
-	jkt, x5t          string       // the key and the certificate that it is bound to (auth.Claims); "": none
-	cachedUntil       time.Time    // then it is verified again
-	issuer            *issuer      // that has signed it; nil: introspected
-	keyThumbprint     string       // of the key that has signed it; "": introspected
-	keyCheckedAt      atomic.Int64 // when its key was last seen, in seconds
+	grant             *Grant       // what its sender may do
+	tokenAudience     []string     // whom the token is for ("aud")
+	acceptedAudiences []string     // the token must be for one of these; nil: for an address of the endpoint's resource
+	jkt               string       // the DPoP key that it is bound to (auth.Claims.JKT); "": none
+	x5t               string       // the certificate that it is bound to (auth.Claims.X5T); "": none
+	cachedUntil       time.Time    // from then on it must be verified again
+	issuer            *issuer      // whose key has signed it; nil: it was introspected
+	keyThumbprint     string       // of the key that has signed it; "": it was introspected
+	keyCheckedAt      atomic.Int64 // when that key was last seen in the key set, in Unix seconds
 }
 
-// isFor reports whether the token is for an endpoint.
+// isFor reports whether the token is for an endpoint, by its audience.
 func (v *verifiedToken) isFor(e *endpoint) bool {
 	wanted := v.acceptedAudiences
 	if wanted == nil {
@@ -44,8 +45,8 @@ func (v *verifiedToken) isFor(e *endpoint) bool {
 	return auth.Claims{Audience: v.tokenAudience}.IsFor(wanted)
 }
 
-// cachedToken returns a token that was verified before, nil if there is none. Error: nobody can tell now whether its
-// key is still there.
+// cachedToken returns what is remembered of a token; nil: nothing that still counts. The error: whether the key that
+// has signed it is still valid cannot be told now.
 func (p *Protector) cachedToken(ctx context.Context, sum tokenHash) (*verifiedToken, error) {
 	v := p.verifiedTokens.get(sum)
 	if v == nil {
@@ -76,7 +77,8 @@ func (p *Protector) cachedToken(ctx context.Context, sum tokenHash) (*verifiedTo
 	return v, nil
 }
 
-// verifyUncached finds out about a token that is not known.
+// verifyUncached verifies a token of which nothing is remembered: by the keys of its issuer, or else by introspection.
+// InvalidToken: it is not valid. Other errors say nothing of the token.
 func (p *Protector) verifyUncached(ctx context.Context, sum tokenHash, token string) (*verifiedToken, error) {
 	read, err := auth.ReadJWT(token)
 	name := ""
@@ -95,7 +97,7 @@ func (p *Protector) verifyUncached(ctx context.Context, sum tokenHash, token str
 	return p.introspect(ctx, sum, token)
 }
 
-// verifySigned verifies a token by the keys of its issuer.
+// verifySigned verifies a token by the keys of its issuer i, and remembers it. The errors are those of verifyUncached.
 func (p *Protector) verifySigned(ctx context.Context, i *issuer, sum tokenHash, token auth.UnverifiedJWT) (*verifiedToken, error) {
 	keys, err := i.keySet(ctx)
 	if err != nil {
@@ -116,7 +118,8 @@ func (p *Protector) verifySigned(ctx context.Context, i *issuer, sum tokenHash, 
 	return v, nil
 }
 
-// newVerifiedToken makes what is remembered of a valid token.
+// newVerifiedToken returns what is remembered of a valid token of this issuer with these claims. The caller sets the
+// fields about caching.
 func (p *Protector) newVerifiedToken(issuer string, c auth.Claims) *verifiedToken {
 	g := &Grant{
 		Principal: principalOf(issuer, c.Subject, c.ClientID),
@@ -126,8 +129,8 @@ func (p *Protector) newVerifiedToken(issuer string, c auth.Claims) *verifiedToke
 	return &verifiedToken{grant: g, tokenAudience: c.Audience, jkt: c.JKT, x5t: c.X5T}
 }
 
-// principalOf returns the principal of a token. Each part stands behind its length, so that no two
-// lists of parts give the same text.
+// principalOf returns the Principal of a token by its issuer, subject and client: a hash in which each part stands
+// behind its length, so that no two lists of parts give the same text.
 func principalOf(parts ...string) string {
 	var text []byte
 	for _, s := range parts {
@@ -138,30 +141,34 @@ func principalOf(parts ...string) string {
 	return "oauth:" + base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// A tokenCache remembers tokens that are valid, by their sum.
+// A tokenCache remembers valid tokens, by their hash. It may be used concurrently.
 type tokenCache struct {
-	maxTokens int
+	maxTokens int // how many it remembers
 	mu        sync.RWMutex
 	byHash    map[tokenHash]*verifiedToken
 }
 
+// newTokenCache returns a tokenCache that remembers at most so many tokens.
 func newTokenCache(most int) *tokenCache {
 	return &tokenCache{maxTokens: most, byHash: map[tokenHash]*verifiedToken{}}
 }
 
-// get returns a token, even after its cachedUntil; nil: there is none.
+// get returns what is remembered of the token with this hash, even after its cachedUntil; nil: nothing.
 func (c *tokenCache) get(sum tokenHash) *verifiedToken {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.byHash[sum]
 }
 
+// remove forgets the token with this hash.
 func (c *tokenCache) remove(sum tokenHash) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.byHash, sum)
 }
 
+// put remembers v for the token with this hash. If the cache is full it forgets others, those first whose cachedUntil
+// is before now.
 func (c *tokenCache) put(sum tokenHash, v *verifiedToken, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -169,7 +176,8 @@ func (c *tokenCache) put(sum tokenHash, v *verifiedToken, now time.Time) {
 	c.byHash[sum] = v
 }
 
-// evictIfFull removes entries of a map that is full: some that are over, or else any one.
+// evictIfFull removes entries from a map that has maxEntries: of a few, those for which isOver is true, or else any
+// one.
 func evictIfFull[K comparable, V any](m map[K]V, maxEntries int, isOver func(V) bool) {
 	if len(m) < maxEntries {
 		return
@@ -194,7 +202,7 @@ func evictIfFull[K comparable, V any](m map[K]V, maxEntries int, isOver func(V) 
 	}
 }
 
-// isScope reports whether s is one scope (RFC 6749, 3.3).
+// isScope reports whether s is one scope by its characters (RFC 6749, 3.3).
 func isScope(s string) bool {
 	return s != "" && !slices.ContainsFunc([]byte(s), func(c byte) bool { return c <= ' ' || c > '~' || c == '"' || c == '\\' })
 }

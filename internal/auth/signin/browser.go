@@ -14,15 +14,16 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/client"
 )
 
-// browserStartTimeout is how long a browser's command may take before it counts as started: some stay as long as the browser does.
+// browserStartTimeout is how long Open waits for the end of a browser's command: some run as long as the browser does.
 const browserStartTimeout = 2 * time.Second
 
-// A browserCommand opens addresses in a browser. The command is a program with arguments, in which %s is the address; nil: the
-// system's browser.
+// A browserCommand is a client.Browser: a program with arguments, in which %s stands for the address; nil: the system's
+// browser.
 type browserCommand []string
 
-// FindBrowser returns what opens a browser for the person at this machine. nil: there is none, and why says so. $BROWSER
-// counts before all else, as where an editor on another machine has set it.
+// FindBrowser returns what opens a browser for the person at this machine; nil: there is none, and why says so.
+// isDisabled: --no-browser was given. lookup reads environment variables, of which $BROWSER counts before all else, as
+// where an editor on another machine has set it.
 func FindBrowser(isDisabled bool, lookup func(string) (string, bool)) (found client.Browser, why string) {
 	get := func(name string) string { v, _ := lookup(name); return v }
 	has := func(names ...string) bool {
@@ -60,8 +61,9 @@ func inContainer() bool {
 	return false
 }
 
-// Open opens an address, which is http or https. Nothing reaches a shell, nor our stdout. It returns when the command has
-// ended, or browserStartTimeout later. The goroutine that goes on waiting then ends with the command.
+// Open opens an address, which must be http or https. Neither a shell nor our stdout gets anything. It returns when the
+// command has ended, or after browserStartTimeout, which is no error. Then a goroutine waits for the end of the
+// command.
 func (c browserCommand) Open(addr string) error {
 	if !strings.HasPrefix(addr, "https://") && !strings.HasPrefix(addr, "http://") {
 		return errors.New("the address is not http or https, and is not opened")
@@ -78,7 +80,8 @@ func (c browserCommand) Open(addr string) error {
 	}
 }
 
-// run runs the command. It returns when that has ended.
+// run runs the command with the address, and returns when it has ended. Without %s in it, the address is its last
+// argument.
 func (c browserCommand) run(addr string) error {
 	if c == nil {
 		browser.Stdout, browser.Stderr = nil, nil

@@ -12,8 +12,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
 )
 
-// DeliverCallback gives the address that a browser ended at to the process that signs in under key: for a person
-// whose browser is on another machine.
+// DeliverCallback gives the address that a browser ended at to the process that signs in under key: for a person whose
+// browser is on another machine. nil: the process has taken it.
 func DeliverCallback(ctx context.Context, store *tokenstore.Store, key tokenstore.Key, addr string) error {
 	login, pending, err := store.PendingLogin(key)
 	switch {
@@ -50,5 +50,5 @@ func DeliverCallback(ctx context.Context, store *tokenstore.Store, key tokenstor
 	return fmt.Errorf("the process that signs in (%d) does not take it: status %d", login.PID, resp.StatusCode)
 }
 
-// errOtherSignIn is an answer whose state is not that of the sign-in under way.
+// errOtherSignIn says that an address answers another sign-in than the one that waits.
 var errOtherSignIn = errors.New("this address does not answer the sign-in that waits; " + auth.AdviceOtherSignIn)

@@ -14,21 +14,24 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
 
-// A signInOrder is what a process is told that signs a person in, on its stdin: so no secret is in its arguments.
+// A signInOrder tells a process whom to sign in where. The process reads it from stdin, so that no secret is in its
+// arguments.
 type signInOrder struct {
-	Settings        Settings              `json:"settings"`
-	ClientSecret    string                `json:"clientSecret,omitempty"`
-	TriedGeneration tokenstore.Generation `json:"known"`
+	Settings        Settings              `json:"settings"`               // of the server, but for the client's secret
+	ClientSecret    string                `json:"clientSecret,omitempty"` // Settings.Client.Secret, which is not in the JSON of Settings; "": none
+	TriedGeneration tokenstore.Generation `json:"known"`                  // of the stored credential that is not enough; 0: none is stored. If another one is stored, nobody signs in
 }
 
-// A startReport is one line: how a sign-in has begun, or before that what it waits for.
+// A startReport is one line of JSON in which a process that signs a person in says how that has begun, or what it waits
+// for before.
 type startReport struct {
-	Progress string `json:"doing,omitempty"` // what is waited for; "": this is the last line
-	Error    string `json:"error,omitempty"` // "": it has begun, or another process signs in, or somebody has signed in
+	Progress string `json:"doing,omitempty"` // what is waited for; "": this is the last line, and says how it has begun
+	Error    string `json:"error,omitempty"` // why the sign-in could not begin; "": it has, or another process signs in, or somebody has signed in
 }
 
-// RunDetachedSignIn is the process that signs a person in for others: it reads an order from in, says on out how it has begun,
-// and goes on until the person has answered, or it is cancelled, or 10 minutes have passed.
+// RunDetachedSignIn is what a process does that signs a person in for other processes: it reads a signInOrder from in,
+// writes startReports to out, and goes on until the person has answered, or the sign-in is cancelled, or 10 minutes
+// have passed. lookup reads environment variables.
 func RunDetachedSignIn(ctx context.Context, in io.Reader, out io.Writer, lookup func(string) (string, bool)) error {
 	var o signInOrder
 	if err := json.NewDecoder(in).Decode(&o); err != nil {
@@ -46,8 +49,9 @@ func RunDetachedSignIn(ctx context.Context, in io.Reader, out io.Writer, lookup 
 	return signInPerson(ctx, o, lookup, func(what string) { tell(startReport{Progress: what}) }, began)
 }
 
-// signInPerson has a person sign in. reportProgress is told what is waited for before that has begun. Then reportStart is called once, with
-// nil also if another process signs in, or somebody has signed in.
+// signInPerson has a person sign in, as o says, and waits for the end of that. reportProgress is told what is waited
+// for before the sign-in has begun. reportStart is called once: with the error if it could not begin, else with nil,
+// also if another process signs in, or somebody has signed in.
 func signInPerson(ctx context.Context, o signInOrder, lookup func(string) (string, bool), reportProgress func(string), reportStart func(error)) error {
 	f, end, err := o.beginSignIn(ctx, lookup, reportProgress)
 	defer end()
@@ -62,7 +66,7 @@ func signInPerson(ctx context.Context, o signInOrder, lookup func(string) (strin
 	return f.Wait(ctx)
 }
 
-// beginSignIn begins the sign-in. cleanUp is for the caller to call in any case.
+// beginSignIn opens the store and begins the sign-in. The caller calls cleanUp at the end, also after an error.
 func (o signInOrder) beginSignIn(ctx context.Context, lookup func(string) (string, bool), reportProgress func(string)) (f *client.SignInFlow, cleanUp func(), err error) {
 	cleanUp = func() {}
 	options, err := o.Settings.Options(ctx)
@@ -82,7 +86,8 @@ func (o signInOrder) beginSignIn(ctx context.Context, lookup func(string) (strin
 	return f, cleanUp, err
 }
 
-// startDetached starts the process that signs a person in, and returns where it says how that has begun.
+// startDetached starts the process that signs a person in, and gives it the order. From reports its startReports can be
+// read.
 func startDetached(command []string, o signInOrder) (reports *os.File, err error) {
 	text, err := json.Marshal(o)
 	if err != nil {
@@ -112,7 +117,8 @@ func startDetached(command []string, o signInOrder) (reports *os.File, err error
 	return reports, nil
 }
 
-// awaitStartReport waits for the report of how it has begun; onProgress is told of those before.
+// awaitStartReport reads startReports until one says how the sign-in has begun; nil: well. onProgress is told what the
+// reports before that wait for.
 func awaitStartReport(reports *os.File, onProgress func(string)) error {
 	lines := bufio.NewReader(io.LimitReader(reports, 64<<10))
 	for {

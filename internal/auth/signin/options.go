@@ -16,8 +16,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 )
 
-// Options returns the settings as the client takes them, with their Store opened, their files of secrets and keys read
-// (those that are regular files are read again at each use), and an HTTP client of their own, whose
+// Options returns the settings as package client takes them, with their Store opened, their files of secrets and keys
+// read (those that are regular files are read again at each use), and an HTTP client of their own, whose
 // CloseIdleConnections is called in the end. SignIn and OnError are left to the caller. ctx bounds a question to the
 // system's keyring. It makes no request.
 func (s Settings) Options(ctx context.Context) (client.Options, error) {
@@ -65,8 +65,9 @@ func (s Settings) OpenStore(ctx context.Context) (*tokenstore.Store, error) {
 	return tokenstore.Open(ctx, o)
 }
 
-// httpClient returns the client for requests to the authorization servers to which the server at named leads. named is an address that
-// the user has given.
+// httpClient returns the HTTP client for requests to the authorization servers to which the server at named, an address
+// that the user has given, leads. It reaches no private network to which that server may not lead, unless
+// AllowPrivateAddresses.
 func (s Settings) httpClient(named string) (*http.Client, error) {
 	trust, err := httpdial.LoadTLSConfig(s.TLS.CAFile, s.TLS.CertFile, s.TLS.KeyFile)
 	if err != nil {
@@ -75,7 +76,7 @@ func (s Settings) httpClient(named string) (*http.Client, error) {
 	return httpdial.NewGuardedClient(httpdial.GuardedClientOptions{ConfiguredURL: named, AllowPrivate: s.AllowPrivateAddresses, TLS: trust})
 }
 
-// clientAuth returns what has the secret and the key, and reads their files for the first time.
+// clientAuth returns the function that returns the client's secret and key, and reads their files for the first time.
 func (s Settings) clientAuth() (client.ClientAuthFunc, error) {
 	var secrets *secretFile[tokenstore.Secret]
 	var keys *secretFile[*auth.AssertionSigner]
@@ -102,7 +103,7 @@ func (s Settings) clientAuth() (client.ClientAuthFunc, error) {
 	}, nil
 }
 
-// parseSigner returns what signs client assertions with the key in text.
+// parseSigner returns the signer of client assertions with the private key in text, which is PEM.
 func (s Settings) parseSigner(text []byte) (*auth.AssertionSigner, error) {
 	key, err := auth.ParsePrivateKey(text)
 	if err != nil {
@@ -115,7 +116,7 @@ func (s Settings) parseSigner(text []byte) (*auth.AssertionSigner, error) {
 	return signer, nil
 }
 
-// machineTokenSource returns what signs in without a person; nil: a person does.
+// machineTokenSource returns what gets tokens without a person, by Mode; nil: a person signs in, or nobody does.
 func (s Settings) machineTokenSource() (client.MachineTokenSource, error) {
 	switch s.Mode {
 	case ModeClientCredentials:
@@ -151,10 +152,10 @@ func (s Settings) machineTokenSource() (client.MachineTokenSource, error) {
 	return nil, nil
 }
 
-// maxSecretFileBytes bounds a file with a secret or a key.
+// maxSecretFileBytes is how long a file with a secret or a key may be.
 const maxSecretFileBytes = 64 << 10
 
-// readFlagFile reads the file that the value of a flag names.
+// readFlagFile reads the file at path, which is the value of a flag. flag is its name, for the error.
 func readFlagFile(flag, path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -171,13 +172,14 @@ func readFlagFile(flag, path string) ([]byte, error) {
 	return text, nil
 }
 
-// openSecretLine reads a file with one line, a secret, for the first time.
+// openSecretLine returns a secretFile of a file that has one line, a secret, which it reads for the first time.
 func openSecretLine(flag, path string) (*secretFile[tokenstore.Secret], error) {
 	return openSecretFile(flag, path, secretLineParser(flag, path))
 }
 
-// assertionReader returns what reads a file with one line that is valid for a short time. If the file cannot be read, that is an error,
-// whatever it had before. A file that can be read only once, such as a pipe, is read now.
+// assertionReader returns a function that reads a file with one line that is valid for a short time, at each call. If
+// the file cannot be read then, that is an error, whatever it had before. A file that can be read only once, such as a
+// pipe, is read now.
 func assertionReader(flag, path string) (func() (tokenstore.Secret, error), error) {
 	f := &secretFile[tokenstore.Secret]{flag: flag, path: path, parse: secretLineParser(flag, path)}
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
@@ -194,7 +196,8 @@ func assertionReader(flag, path string) (func() (tokenstore.Secret, error), erro
 	}, nil
 }
 
-// secretLineParser returns the parser of a file that has one line, a secret.
+// secretLineParser returns a function that returns the one line in the text of a file. It is an error if there is none,
+// or more.
 func secretLineParser(flag, path string) func([]byte) (tokenstore.Secret, error) {
 	return func(text []byte) (tokenstore.Secret, error) {
 		line := strings.TrimSpace(string(text))

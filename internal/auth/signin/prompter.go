@@ -13,36 +13,36 @@ import (
 
 // PrompterOptions say how a Prompter works.
 type PrompterOptions struct {
-	Settings Settings          // of the server: required
-	Store    *tokenstore.Store // of the credential: required
-	// DetachedCommand is the program and the arguments that call RunDetachedSignIn with its stdin and stdout: a process that outlives
-	// this one. nil: the sign-in is in this process.
+	Settings Settings          // of the server; required
+	Store    *tokenstore.Store // has the credential; required
+	// DetachedCommand is a program and its arguments, which calls RunDetachedSignIn with its stdin and stdout: a process
+	// that outlives this one. nil: the sign-in is in this process.
 	DetachedCommand []string
-	LookupEnv       func(string) (string, bool) // environment variables: required
-	// OnSignInURL is told where the person goes, once for each sign-in, by a request that waits. nil: nobody is told.
+	LookupEnv       func(string) (string, bool) // reads environment variables; required
+	// OnSignInURL is told where the person signs in, once for each address, by a request that waits. nil: nobody is told.
 	OnSignInURL func(client.SignInRequired)
 }
 
-// A Prompter gets a person to sign in to one server, for the requests of this process. Of all processes
-// one signs the person in: with a DetachedCommand, one that is there for that. Its methods may be called
+// A Prompter gets a person to sign in to one server, for the requests of this process. Of all processes only one signs
+// the person in at a time; with a DetachedCommand, that is a process of its own. Its methods may be called
 // concurrently.
 type Prompter struct {
 	options PrompterOptions
-	ctx     context.Context // until Close
-	cancel  context.CancelFunc
-	running sync.WaitGroup // runStart
+	ctx     context.Context    // done at Close: ends a sign-in in this process
+	cancel  context.CancelFunc // ends ctx
+	running sync.WaitGroup     // the goroutines of runStart, for which Close waits
 
 	mu               sync.Mutex
-	closed           bool
-	currentStart     *signInStart // nil: no start is under way
+	closed           bool         // Close was called: no sign-in begins any more
+	currentStart     *signInStart // the sign-in that is about to begin; nil: none is
 	lastAnnouncedURL string       // the address that OnSignInURL was told last
 }
 
-// A signInStart is the beginning of a sign-in, for all who wait for it.
+// A signInStart is a sign-in that is about to begin, for all requests that wait for that.
 type signInStart struct {
 	done     chan struct{} // closed when the sign-in has begun, or could not
-	err      error         // once done is closed
-	progress string        // what the sign-in waits for; guarded by Prompter.mu
+	err      error         // why it could not begin; nil: it has, or another process signs in. To be read once done is closed
+	progress string        // what it waits for, in a few words; "": not known; guarded by Prompter.mu
 }
 
 // NewPrompter returns a Prompter. Close ends it.
@@ -52,7 +52,7 @@ func NewPrompter(o PrompterOptions) *Prompter {
 	return p
 }
 
-// Close ends a sign-in that is in this process, and waits for it. A process of its own goes on.
+// Close ends a sign-in that is in this process, and waits for its end. A process of its own goes on.
 func (p *Prompter) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -61,15 +61,16 @@ func (p *Prompter) Close() {
 	p.running.Wait()
 }
 
-// failedSignInPause is how long after a sign-in that brought nothing none is begun without being asked for: a client that
-// tries again and again must not open a page each time.
+// failedSignInPause is how long after a failed sign-in SignIn begins no other one: a client that tries again and again
+// must not open a page each time.
 const failedSignInPause = 5 * time.Minute
 
-// answerPollInterval is how often a waiting request looks for the person's answer.
+// answerPollInterval is how often a waiting request looks whether the person has signed in.
 const answerPollInterval = 250 * time.Millisecond
 
-// SignIn is a client.SignInFunc: it has a person sign in, unless another process does already, and waits for
-// that as long as Settings.SignInWait. The *client.SignInRequired that it returns then says where the person goes.
+// SignIn is a client.SignInFunc: it has a person sign in, unless another process does already, and waits for that as
+// long as Settings.SignInWait. nil: somebody has signed in. If nobody has in that time, it returns a
+// *client.SignInRequired that says where the person signs in.
 func (p *Prompter) SignIn(ctx context.Context, c *client.Credential, need client.SignInRequired) error {
 	if p.isSignedIn(ctx, c, need) {
 		return nil
@@ -86,13 +87,14 @@ func (p *Prompter) SignIn(ctx context.Context, c *client.Credential, need client
 	return p.awaitAnswer(ctx, c, need)
 }
 
-// isSignedIn reports whether there is another credential than the one that did not do.
+// isSignedIn reports whether another credential is stored than need.TriedGeneration, which was not enough.
 func (p *Prompter) isSignedIn(ctx context.Context, c *client.Credential, need client.SignInRequired) bool {
 	e, err := p.options.Store.Load(ctx, c.Key())
 	return err == nil && e.Generation != 0 && e.Generation != need.TriedGeneration && !e.Credential.AccessToken.IsZero()
 }
 
-// awaitStart waits until a sign-in has begun. It begins one, unless this process does already.
+// awaitStart begins a sign-in, unless one is about to begin in this process, and waits until it has begun. need, with
+// what it waits for, is the error if that takes too long.
 func (p *Prompter) awaitStart(ctx context.Context, c *client.Credential, need client.SignInRequired) error {
 	p.mu.Lock()
 	s := p.currentStart
@@ -124,8 +126,8 @@ func (p *Prompter) awaitStart(ctx context.Context, c *client.Credential, need cl
 	return nil
 }
 
-// runStart begins a sign-in. It also waits for its end if the sign-in is in this process: without a DetachedCommand, or
-// where that does not start.
+// runStart begins a sign-in for s. With a DetachedCommand it returns then; without one, or if it cannot be started, it
+// waits for the end of the sign-in, which is in this process.
 func (p *Prompter) runStart(s *signInStart, o signInOrder) {
 	var once sync.Once
 	began := func(err error) {
@@ -154,7 +156,8 @@ func (p *Prompter) runStart(s *signInStart, o signInOrder) {
 	_ = signInPerson(p.ctx, o, p.options.LookupEnv, doing, began) // LastFailedSignIn returns the error
 }
 
-// awaitAnswer waits for the person's answer. need is the error if the sign-in, or the time to wait, ends without one.
+// awaitAnswer waits until the person has signed in. need, with where to sign in, is the error if the sign-in ends
+// without that, or the time to wait is over.
 func (p *Prompter) awaitAnswer(ctx context.Context, c *client.Credential, need client.SignInRequired) error {
 	late := time.NewTimer(cmp.Or(p.options.Settings.SignInWait, DefaultSignInWait))
 	defer late.Stop()
@@ -198,7 +201,7 @@ func (p *Prompter) awaitAnswer(ctx context.Context, c *client.Credential, need c
 	}
 }
 
-// announceURL tells where the person goes, once.
+// announceURL calls OnSignInURL, unless it was told of this address last.
 func (p *Prompter) announceURL(need client.SignInRequired) {
 	p.mu.Lock()
 	known := p.lastAnnouncedURL == need.URL

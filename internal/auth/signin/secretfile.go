@@ -6,17 +6,19 @@ import (
 	"sync"
 )
 
-// A secretFile is a file with a secret or a key that may be replaced while the bridge runs. It is safe for concurrent use.
+// A secretFile is a file with a secret or a key that may be replaced while the bridge runs. It may be used
+// concurrently.
 type secretFile[T any] struct {
-	flag, path string // the flag, without "--", is for errors
-	parse      func(text []byte) (T, error)
-	isReadOnce bool // it is no regular file, such as a pipe: what it had is gone when it has been read
+	flag       string                       // the name of the flag, without "--", for errors
+	path       string                       // the flag's value
+	parse      func(text []byte) (T, error) // makes the value of the file's text
+	isReadOnce bool                         // it is no regular file, such as a pipe: what it had is gone once it has been read, so lastValue stays
 
 	mu        sync.Mutex
-	lastValue T // what the file had when it could be read last
+	lastValue T // what the file had when it was last read without an error
 }
 
-// openSecretFile reads a file for the first time.
+// openSecretFile returns the secretFile of the file at path, which it reads for the first time.
 func openSecretFile[T any](flag, path string, parse func([]byte) (T, error)) (*secretFile[T], error) {
 	f := &secretFile[T]{flag: flag, path: path, parse: parse}
 	info, err := os.Stat(path)
@@ -29,6 +31,7 @@ func openSecretFile[T any](flag, path string, parse func([]byte) (T, error)) (*s
 	return f, err
 }
 
+// read reads and parses the file.
 func (f *secretFile[T]) read() (T, error) {
 	text, err := readFlagFile(f.flag, f.path)
 	if err != nil {
@@ -38,8 +41,8 @@ func (f *secretFile[T]) read() (T, error) {
 	return f.parse(text)
 }
 
-// current returns what the file has. If the file cannot be read, it returns an error, and what the file had before:
-// whoever replaces the file may have deleted or emptied it for a moment.
+// current reads the file again, and returns what it has. If that fails, it returns an error and what the file had
+// before: whoever replaces the file may have deleted or emptied it for a moment.
 func (f *secretFile[T]) current() (T, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -14,17 +14,17 @@ import (
 
 // The values of Settings.Mode.
 const (
-	ModeAuto              = "auto"               // a person signs in, if the server asks for it
+	ModeAuto              = "auto"               // a person signs in if the server asks for that
 	ModeNone              = "none"               // no credential is used
-	ModeClientCredentials = "client-credentials" // the client has a secret or a key (RFC 6749, 4.4)
-	ModeJWTBearer         = "jwt-bearer"         // somebody else gives the client an assertion, in a file (RFC 7523, 2.1)
-	ModeEnterprise        = "enterprise"         // the company's identity provider decides (ID-JAG)
+	ModeClientCredentials = "client-credentials" // the client gets tokens for itself, with its secret or key (RFC 6749, 4.4)
+	ModeJWTBearer         = "jwt-bearer"         // the client exchanges an assertion, which somebody else puts into a file, for tokens (RFC 7523, 2.1)
+	ModeEnterprise        = "enterprise"         // the company's identity provider gives assertions for the person's id token (ID-JAG)
 )
 
 // The values of Settings.Prompt.
 const (
-	PromptBrowser = "browser" // a browser is opened, or the address is logged
-	PromptError   = "error"   // the request fails, and says where to sign in; nothing is opened
+	PromptBrowser = "browser" // a browser is opened, or the address is logged if there is none
+	PromptError   = "error"   // nothing is opened: the request fails, and says where to sign in
 )
 
 // Off is the value of Settings.Resource with which no "resource" parameter is sent, and of Settings.DPoP.
@@ -34,83 +34,83 @@ const Off = "off"
 // MCP clients give up.
 const DefaultSignInWait = 45 * time.Second
 
-// Settings say whose credential is used at one remote server, and how it is got. The zero value with a Server works:
-// a person signs in if the server asks for it. As JSON they have no secret. They are a value.
+// Settings say whose credential is used at one remote server, and how it is got. The zero value with a Server works: a
+// person signs in if the server asks for it. Their JSON has no secret. They are a value.
 type Settings struct {
-	Server   string `json:"server"`             // URL, http, https, ws or wss: required
-	Mode     string `json:"mode,omitempty"`     // "": ModeAuto
-	Profile  string `json:"profile,omitempty"`  // tells several accounts at one server apart
+	Server   string `json:"server"`             // URL of the MCP server, http, https, ws or wss; required
+	Mode     string `json:"mode,omitempty"`     // how tokens are got (ModeNone ...); "": ModeAuto
+	Profile  string `json:"profile,omitempty"`  // tells several accounts at one server apart; "": the usual one
 	Revision string `json:"revision,omitempty"` // of the protocol, as far as discovery differs; "": the newest
 
-	Client   Client   `json:"client,omitzero"`
-	Redirect Redirect `json:"redirect,omitzero"`
-	IDP      IDP      `json:"idp,omitzero"`
-	TLS      TLS      `json:"tls,omitzero"`
+	Client   Client   `json:"client,omitzero"`   // who we are to the authorization server; zero: whoever it registers
+	Redirect Redirect `json:"redirect,omitzero"` // where the browser comes back to
+	IDP      IDP      `json:"idp,omitzero"`      // for ModeEnterprise
+	TLS      TLS      `json:"tls,omitzero"`      // for connections to the authorization server
 
-	Scopes          []string          `json:"scopes,omitempty"`          // asked for instead of those that the server lists
-	Resource        string            `json:"resource,omitempty"`        // "": what the server publishes; Off
+	Scopes          []string          `json:"scopes,omitempty"`          // asked for instead of those that the server lists; nil: those count
+	Resource        string            `json:"resource,omitempty"`        // the "resource" parameter; "": what the server publishes; Off: none is sent
 	AuthorizeParams []Param           `json:"authorizeParams,omitempty"` // added to the authorization request, in order
-	IssuerAliases   map[string]string `json:"issuerAliases,omitempty"`   // by the issuer as announced, the one that its metadata may name
-	DPoP            string            `json:"dpop,omitempty"`            // "" or "auto": where the server asks for it; "require"; Off
-	AssertionFile   string            `json:"assertionFile,omitempty"`   // of ModeJWTBearer; read at each use
+	IssuerAliases   map[string]string `json:"issuerAliases,omitempty"`   // by an issuer as it is announced: the issuer that its metadata may name instead
+	DPoP            string            `json:"dpop,omitempty"`            // whether tokens are bound to a key: "" or "auto", where the server asks for it; "require"; Off
+	AssertionFile   string            `json:"assertionFile,omitempty"`   // for ModeJWTBearer: has the assertion; read for each token request
 
-	StoreDir              string `json:"dir,omitempty"`          // where credentials are; "": see tokenstore.DefaultDir
-	StoreKind             string `json:"store,omitempty"`        // "" or "file"; "keyring": encrypted with a key in the system's keyring
-	AllowPrivateAddresses bool   `json:"allowPrivate,omitempty"` // the servers to which Server leads may be in a private network
+	StoreDir              string `json:"dir,omitempty"`          // the folder of the credentials; "": tokenstore.DefaultDir
+	StoreKind             string `json:"store,omitempty"`        // "" or "file": credentials are not encrypted; "keyring": they are, with a key in the system's keyring
+	AllowPrivateAddresses bool   `json:"allowPrivate,omitempty"` // the authorization servers to which Server leads may be in a private network
 
-	NoBrowser  bool          `json:"noBrowser,omitempty"` // none is opened
-	SignInWait time.Duration `json:"wait,omitempty"`      // for a person, in nanoseconds as JSON; 0: DefaultSignInWait
-	Prompt     string        `json:"prompt,omitempty"`    // "": PromptBrowser
+	NoBrowser  bool          `json:"noBrowser,omitempty"` // no browser is opened
+	SignInWait time.Duration `json:"wait,omitempty"`      // how long a request waits for a person to sign in, in nanoseconds as JSON; 0: DefaultSignInWait
+	Prompt     string        `json:"prompt,omitempty"`    // how a person is asked to sign in: PromptError, or PromptBrowser (also "")
 }
 
 // A Client is who we are to the authorization server, if somebody has registered us there.
 type Client struct {
-	ID          string            `json:"id,omitempty"`
+	ID          string            `json:"id,omitempty"`          // the client id; "": the client registers itself, or has a MetadataURL
 	Issuer      string            `json:"issuer,omitempty"`      // where ID was registered; "": nobody said
-	Secret      tokenstore.Secret `json:"-"`                     // of ID
-	SecretFile  string            `json:"secretFile,omitempty"`  // has the secret, instead of Secret
-	KeyFile     string            `json:"keyFile,omitempty"`     // private key in PEM, for private_key_jwt
-	KeyID       string            `json:"keyID,omitempty"`       // its name in the client's key set
-	KeyAlg      string            `json:"keyAlg,omitempty"`      // "": what fits the key
-	MetadataURL string            `json:"metadataURL,omitempty"` // address of the client's metadata document, which is its id then
+	Secret      tokenstore.Secret `json:"-"`                     // the client's secret; zero: none, or in SecretFile
+	SecretFile  string            `json:"secretFile,omitempty"`  // a file with the client's secret, instead of Secret; "": none
+	KeyFile     string            `json:"keyFile,omitempty"`     // a file with the client's private key in PEM, for private_key_jwt; "": none
+	KeyID       string            `json:"keyID,omitempty"`       // the name of the key in the client's key set; "": it has none
+	KeyAlg      string            `json:"keyAlg,omitempty"`      // the algorithm to sign with; "": one that fits the key
+	MetadataURL string            `json:"metadataURL,omitempty"` // address of the client's metadata document, which is its id; "": none
 }
 
 // A Redirect is where the browser comes back to.
 type Redirect struct {
-	Host string `json:"host,omitempty"` // "" or "127.0.0.1", or "localhost"
-	Port int    `json:"port,omitempty"` // 0: made of the server's URL and the profile
+	Host string `json:"host,omitempty"` // "127.0.0.1" (also ""), or "localhost"
+	Port int    `json:"port,omitempty"` // 0: made of the key of the credential
 }
 
 // An IDP is the company's identity provider, for ModeEnterprise.
 type IDP struct {
-	Issuer       string            `json:"issuer,omitempty"`
-	TokenURL     string            `json:"tokenURL,omitempty"` // "": found by Issuer
-	ClientID     string            `json:"clientID,omitempty"` // ours, there
-	ClientSecret tokenstore.Secret `json:"-"`
-	SecretFile   string            `json:"secretFile,omitempty"`  // has the secret, instead of ClientSecret
-	IDTokenFile  string            `json:"idTokenFile,omitempty"` // the person's id token; read at each use
+	Issuer       string            `json:"issuer,omitempty"`      // its issuer identifier
+	TokenURL     string            `json:"tokenURL,omitempty"`    // its token endpoint; "": its metadata says that
+	ClientID     string            `json:"clientID,omitempty"`    // our client id at the identity provider
+	ClientSecret tokenstore.Secret `json:"-"`                     // the secret of ClientID; zero: none, or in SecretFile
+	SecretFile   string            `json:"secretFile,omitempty"`  // a file with the secret of ClientID, instead of ClientSecret; "": none
+	IDTokenFile  string            `json:"idTokenFile,omitempty"` // a file with the person's id token; read for each token request
 }
 
 // TLS says which servers are trusted, and who we are to them. All are PEM files.
 type TLS struct {
-	CAFile   string `json:"caFile,omitempty"` // authorities besides the system's
-	CertFile string `json:"cert,omitempty"`
-	KeyFile  string `json:"key,omitempty"`
+	CAFile   string `json:"caFile,omitempty"` // certificates of authorities that are trusted besides the system's; "": none
+	CertFile string `json:"cert,omitempty"`   // our client certificate; "": none
+	KeyFile  string `json:"key,omitempty"`    // the private key of CertFile
 }
 
-// A Param is a parameter of the authorization request.
+// A Param is an additional parameter of the authorization request.
 type Param struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 }
 
-// IsUsed reports whether a credential is used at all.
+// IsUsed reports whether a credential is used at all: Mode is not ModeNone.
 func (s Settings) IsUsed() bool { return s.Mode != ModeNone }
 
-// IsPersonal reports whether a person signs in.
+// IsPersonal reports whether a person signs in: Mode is ModeAuto.
 func (s Settings) IsPersonal() bool { return cmp.Or(s.Mode, ModeAuto) == ModeAuto }
 
-// Check returns what is wrong with the settings, in the words of the flags. It reads no file.
+// Check returns what is wrong with the settings, in the words of the flags; nil: nothing. It reads no file.
 func (s Settings) Check() error {
 	for _, check := range []func() error{s.checkValues, s.checkClient, s.checkMode, s.checkAddresses} {
 		if err := check(); err != nil {
@@ -120,7 +120,7 @@ func (s Settings) Check() error {
 	return nil
 }
 
-// checkOneOf checks a value that is one of a few words; "" always is.
+// checkOneOf returns an error, about this flag, if value is not one of words. "" never is an error.
 func checkOneOf(flag, value string, words ...string) error {
 	if value == "" || slices.Contains(words, value) {
 		return nil
@@ -128,6 +128,7 @@ func checkOneOf(flag, value string, words ...string) error {
 	return fmt.Errorf("--%s %q: use %s or %s", flag, value, strings.Join(words[:len(words)-1], ", "), words[len(words)-1])
 }
 
+// checkValues returns an error if a setting has a value that it cannot have, whatever the others are.
 func (s Settings) checkValues() error {
 	for _, err := range []error{
 		checkOneOf("auth", s.Mode, ModeAuto, ModeNone, ModeClientCredentials, ModeJWTBearer, ModeEnterprise),
@@ -154,6 +155,7 @@ func (s Settings) checkValues() error {
 	return nil
 }
 
+// checkClient returns an error if the settings of the client, or of TLS, do not go together.
 func (s Settings) checkClient() error {
 	c := s.Client
 	switch {
@@ -175,6 +177,7 @@ func (s Settings) checkClient() error {
 	return nil
 }
 
+// checkMode returns an error if the settings lack what Mode needs, or have what is for another Mode.
 func (s Settings) checkMode() error {
 	c := s.Client
 	proof := !c.Secret.IsZero() || c.SecretFile != "" || c.KeyFile != ""
@@ -200,6 +203,7 @@ func (s Settings) checkMode() error {
 	return nil
 }
 
+// checkAddresses returns an error if a setting that is an address is none.
 func (s Settings) checkAddresses() error {
 	if _, err := tokenstore.CanonicalURL(s.Server); err != nil {
 		return fmt.Errorf("the server's URL cannot have a credential: %w", err)
@@ -227,7 +231,7 @@ func (s Settings) checkAddresses() error {
 	return nil
 }
 
-// extraParams returns the parameters as the client takes them.
+// extraParams returns AuthorizeParams as package client takes them.
 func (s Settings) extraParams() []auth.Param {
 	var all []auth.Param
 	for _, p := range s.AuthorizeParams {
