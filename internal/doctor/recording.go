@@ -15,7 +15,7 @@ import (
 // What a Recording keeps.
 const (
 	maxRecords          = 500      // how many records a Recording keeps: the latest
-	maxTotalTextBytes   = 4 << 20  // how long the messages in these records may be together, in bytes
+	maxTotalTextBytes   = 4 << 20  // how long the messages in a Recording may be together, in bytes
 	maxMessageTextBytes = 64 << 10 // how long a message may be, in bytes, for its text to be kept
 	maxSessions         = 100      // how many session ids get a name in a Recording
 	maxOpenRequests     = 100      // how many requests without an answer are kept, to find them once the answer comes
@@ -39,7 +39,7 @@ type Recording struct {
 type requestKey struct {
 	session   string     // name of the session in the Recording
 	direction string     // where the request goes: trace.ToServer or trace.ToClient
-	id        jsonrpc.ID // its JSON-RPC id
+	id        jsonrpc.ID // JSON-RPC id of the request
 }
 
 // NewRecording returns an empty Recording.

@@ -46,7 +46,7 @@ type Finding struct {
 // A Fact is a line of what a server is and has, such as its transport or its tools.
 type Fact struct {
 	Name  string `json:"name"`  // what the line is about: "transport"
-	Value string `json:"value"` // what is known of it: "stdio"
+	Value string `json:"value"` // the fact itself: "stdio"
 }
 
 // A Report is what was found out about one server. Its methods may be called

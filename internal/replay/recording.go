@@ -231,7 +231,7 @@ func (l *loader) finish() (*Recording, error) {
 	return l.recording, nil
 }
 
-// side is one of the two peers in a session: the one that sends what is keyed by it.
+// side is one of the two peers, client or server, of a session: a map key.
 type side struct {
 	session    string // trace.Record.Session
 	fromClient bool   // it is the client; otherwise the server

@@ -57,10 +57,13 @@ func (c *memberCache) appendLine(dst []byte, r *Record) []byte {
 	return append(w.dst, '}', '\n')
 }
 
-// subject is the part of a record that is the same in many records. Its fields are those of Record.
+// subject is the part of a record that is the same in many records.
 type subject struct {
-	kind                         Kind
-	era, transport, method, name string
+	kind      Kind   // Record.Kind
+	era       string // Record.Era
+	transport string // Record.Transport
+	method    string // Record.Method
+	name      string // Record.Name
 }
 
 // memberCache keeps the JSON members that were made of the latest subjects: there are few different ones. The zero value is

@@ -58,7 +58,7 @@ func appendField(dst []byte, name string, values []string, shown func(value stri
 // recentFields are the headers that exchanges had lately: most have the names of one of them, and many have its values. The zero
 // value is empty.
 type recentFields struct {
-	all  [8]sortedFields // without order
+	all  [8]sortedFields // up to eight lists of headers, in no order
 	next int             // index in all of the element that is replaced next
 }
 

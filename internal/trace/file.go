@@ -61,7 +61,8 @@ type File struct {
 	flushNow   chan struct{} // holds one element when run should not wait for more lines
 	writerDone chan struct{} // closed when run has returned
 
-	// The rest belongs to run.
+	// What follows is used by run alone.
+
 	file        *os.File // the file that is written to; nil: it could not be opened again
 	size        int64    // how much was written to file since it was opened, in bytes
 	hasFailed   bool     // an error was reported, and no lines were written since

@@ -51,7 +51,7 @@ type Record struct {
 
 	Server  string // the configured name of the server
 	Session string // a pseudonym of the session, never its id
-	Stream  string // the stream of the session on which the message passed, or of which a Stream tells
+	Stream  string // name of the stream on which the message passed, or of which a Stream tells
 	Hop     string // Downstream or Upstream
 	Dir     string // ToServer or ToClient
 
@@ -62,7 +62,7 @@ type Record struct {
 	Era       string // "legacy" or "modern"
 	Transport string // "http", "sse", "websocket", "socket", "stdio"
 
-	Method string     // of a response: of its request
+	Method string     // MCP method of the message; of a response, that of its request
 	Name   string     // of the tool or prompt, or the URI of the resource; of a response: of its request
 	ID     jsonrpc.ID // JSON-RPC id of the message, or of the request that a Note is about; zero: it has none
 	Size   int        // length in bytes of the message, of the line of stderr or of the noise, as it passed
@@ -82,20 +82,20 @@ type Record struct {
 	// "http.req.Authorization".
 	Redacted []string
 
-	HTTP  *Exchange // of an HTTP, a Refused
-	Event *Event    // of a Stream, Session, Process, Stderr, Noise, Note
+	HTTP  *Exchange // of an HTTP or a Refused: the HTTP exchange; nil: of other kinds
+	Event *Event    // of a Stream, Session, Process, Stderr, Noise or Note: what has happened; nil: of other kinds
 }
 
-// Outcome is what a response says.
+// Outcome says whether a response reports a failure.
 type Outcome struct {
 	Code   int  // JSON-RPC code of an error; 0: it is no error, or see Failed
 	Failed bool // it is a tool's result with isError, or an error whose code is 0
 }
 
-// Body is text, as exactly as it is kept.
+// Body is the text of a message or line, or as much of it as is kept.
 type Body struct {
-	Text         []byte // with OmittedBytes: the beginning; nil: nothing is kept
-	Tail         []byte // with OmittedBytes: the end
+	Text         []byte // the text; only its beginning if OmittedBytes is not 0; nil: nothing is kept
+	Tail         []byte // the end of the text if OmittedBytes is not 0; nil: only the beginning is kept
 	OmittedBytes int    // how many bytes are left out between Text and Tail
 
 	valid   bool // Text is one JSON value in UTF-8; false: that is not known

@@ -47,14 +47,15 @@ func NewRecorder(o *observe.Observer, d *redact.Redactor) *Recorder {
 	return r
 }
 
-// SetRedactor has d take secrets out from now on. Nobody has used d. It goes on with what the one before has learned.
+// SetRedactor has d, a Redactor that nobody has used, take secrets out of the trace from now on. d goes on with what the one
+// before has learned.
 func (r *Recorder) SetRedactor(d *redact.Redactor) {
 	d.Inherit(r.redactor.Load())
 	r.redactor.Store(d)
 }
 
-// SetTextRedactor has d take secrets out for RedactText from now on, for a trace in which they are left. Nobody has used d.
-// It learns from what is recorded, as the Redactor of a trace does.
+// SetTextRedactor has d, a Redactor that nobody has used, take secrets out for RedactText from now on: for a trace in which
+// they are left. d learns from what is recorded, as the Redactor of a trace does.
 func (r *Recorder) SetTextRedactor(d *redact.Redactor) {
 	if before := r.textRedactor.Load(); before != nil {
 		d.Inherit(before)
@@ -145,7 +146,7 @@ const maxReusedBytes = 256 << 10
 // messageBuffer is memory for the text of a message whose bytes lie in several places.
 type messageBuffer []byte
 
-// messageBuffers is memory for findSecrets.
+// messageBuffers are buffers that findSecrets takes and gives back.
 var messageBuffers = sync.Pool{New: func() any { return new(messageBuffer) }}
 
 // join returns the bytes of a message, copied into the buffer if they lie in several places. They are good until the next call.

@@ -89,7 +89,7 @@ type (
 	// harPair is a name and a value: a header, or a value of a query.
 	harPair struct {
 		Name  string `json:"name"`  // name of the header, or in the query
-		Value string `json:"value"` // its value
+		Value string `json:"value"` // value of the header, or in the query
 	}
 	// harFrame is one message on a WebSocket, as Chrome writes it.
 	harFrame struct {

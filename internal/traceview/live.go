@@ -11,7 +11,7 @@ import (
 
 const (
 	reorderTime  = 30 * time.Millisecond // how long Live holds records back, to put them into the order of their numbers
-	maxReordered = 1000                  // how many records Live holds back at most for that
+	maxReordered = 1000                  // how many records Live holds back at most, to put them into the order of their numbers
 )
 
 // pendingInterval is how often Live looks for requests that wait for an answer. A request counts as one that waits
@@ -20,7 +20,7 @@ const pendingInterval = time.Second
 
 const (
 	maxWaitingRequests = 10_000   // how many requests without an answer a liveView keeps at most
-	maxWaitingBytes    = 16 << 20 // how long the kept lines of these requests may be together, in bytes
+	maxWaitingBytes    = 16 << 20 // how long the lines of requests that a liveView keeps may be together, in bytes
 )
 
 // liveView is what Viewer.Live knows of a bridge that runs: the requests that wait for an answer.

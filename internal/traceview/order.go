@@ -14,15 +14,15 @@ const maxReorderedBytes = 8 << 20
 // its answer.
 type reorderer struct {
 	maxItems int                                      // how many records are held back at most; 0: none, so they keep their order
-	emit     func(r *trace.Record, line []byte) error // takes the records in order
+	emit     func(r *trace.Record, line []byte) error // is called with the records in order
 	items    []heldRecord                             // the records that are held back, in the order of their numbers
 	bytes    int                                      // how long the lines of items are together
 }
 
 // heldRecord is a record, and its line in the trace.
 type heldRecord struct {
-	record trace.Record
-	line   []byte
+	record trace.Record // the record, decoded
+	line   []byte       // the line in the trace that has the record
 }
 
 // add takes the next record, and emits the first one held back if there are too many. A record without a number (Seq 0) keeps

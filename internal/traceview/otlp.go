@@ -40,8 +40,8 @@ type otlpStatus struct {
 
 // otlpAttr is an attribute of a span.
 type otlpAttr struct {
-	Key   string `json:"key"`   // its name
-	Value any    `json:"value"` // its value, as stringAttr makes it
+	Key   string `json:"key"`   // name of the attribute
+	Value any    `json:"value"` // value of the attribute, as stringAttr makes it
 }
 
 // stringAttr returns an attribute whose value is a string.

@@ -26,7 +26,7 @@ type Options struct {
 
 	// ToolToCall names a tool that is called once. "": none is.
 	ToolToCall string
-	// Arguments are the arguments of that call, a JSON object; empty: {}.
+	// Arguments are the arguments of the call of ToolToCall, a JSON object; empty: {}.
 	Arguments []byte
 
 	// AllowSlow allows a minute for the first answer, and an hour for the whole.

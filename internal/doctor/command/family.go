@@ -2,8 +2,8 @@ package command
 
 // A systemProcess is a process of this machine, with what tells who descends from whom.
 type systemProcess struct {
-	pid       int    // its id
-	parentPID int    // id of the process that has started it, or has taken it over
+	pid       int    // process id
+	parentPID int    // process id of the process that has started it, or has taken it over
 	groupID   int    // id of its process group
 	startTime string // when it was started, as the system tells it; tells it from a later process with the same pid
 	name      string // of its program

@@ -26,7 +26,7 @@ const (
 )
 
 const (
-	maxShownBytes        = 100               // how many bytes of a line that is too long are kept
+	maxShownBytes        = 100               // how many bytes of a line that is too long stand in the evidence
 	maxEvidenceBytes     = 400               // how many bytes of a line that shows a fault are kept
 	maxLinesPerFault     = 5                 // how many lines are kept that show the same fault
 	maxSeveralLinesBytes = 1 << 20           // how long lines that may be one message may be together, in bytes

@@ -21,7 +21,7 @@ const maxPages = 100
 // A listMethod is a method of MCP that lists something.
 type listMethod struct {
 	capability   string // the capability of a server that has the method: "tools"
-	method       string // "tools/list"
+	method       string // the method itself: "tools/list"
 	resultMember string // the member of the result that has the elements: "tools"
 	nameMember   string // the member of an element that names it: "name"
 }

@@ -96,8 +96,8 @@ func findSecret(arg string) (what, value string) {
 	return "", ""
 }
 
-// looksRandom reports whether a long argument looks like a random string: it has many letters of
-// both cases between digits, as words and hexadecimal checksums have not.
+// looksRandom reports whether an argument looks like a random string: it is long, has no spaces, and changes often between
+// digits, small letters and capitals, as words and hexadecimal checksums do not.
 func looksRandom(arg string) bool {
 	if !denseTextPattern.MatchString(arg) || strings.HasPrefix(arg, "-") {
 		return false

@@ -22,7 +22,7 @@ const nonexistentRevision = "2099-01-01"
 // initializeFailure is how a server fails at initialize.
 type initializeFailure struct {
 	title string // what the server does, behind "the server ": "does not answer initialize"
-	seen  string // the evidence
+	seen  string // what was seen of that: the evidence in the report
 }
 
 // checkInitializeResult checks the result of initialize, adds C8 if something is missing or wrong, and notes the facts

@@ -35,7 +35,7 @@ type Reply struct {
 	Text       []byte          // the body, if it is no event stream and Client.Do has read it
 	LastEvent  Event           // the event that NextEvent has read last
 	EventCount int             // how many events NextEvent has read
-	EventTimes []time.Duration // when NextEvent has read each of them, since StartedAt
+	EventTimes []time.Duration // when NextEvent has read each event, since StartedAt
 	Messages   []Message       // the JSON-RPC messages in what was read of the body
 	HasEnded   bool            // the body was read to its end
 

@@ -14,16 +14,22 @@ type Event struct {
 	Data  []byte // the fields data, joined by line feeds; nil: it has none
 }
 
-// The values of StreamFault.Kind: what can be odd about an event stream. All but FaultLoneCR lose messages.
+// The values of StreamFault.Kind. All but FaultLoneCR lose messages.
 const (
+	// FaultNoFinalBlankLine says that the stream ends inside of an event, which is lost.
 	FaultNoFinalBlankLine = "the last event is not ended by a blank line"
-	// FaultUnknownField: the name is one of "data", "event" and "id" in capitals or with spaces.
-	FaultUnknownField    = "a field has a name that the standard does not know"
+	// FaultUnknownField says that the name of a field is "data", "event" or "id" in capitals or with spaces: the line is lost.
+	FaultUnknownField = "a field has a name that the standard does not know"
+	// FaultJSONOutsideData says that a line begins with JSON, and not with "data:": the line is lost.
 	FaultJSONOutsideData = "JSON stands in lines that do not begin with \"data:\""
-	FaultDataNotMessage  = "the data of an event is not a message"
-	FaultDataNotUTF8     = "the data of an event is not UTF-8"
-	FaultEventName       = "a message has another event name than \"message\""
-	FaultLoneCR          = "lines end in CR alone"
+	// FaultDataNotMessage says that the data of an event, which has the name for messages, is no JSON.
+	FaultDataNotMessage = "the data of an event is not a message"
+	// FaultDataNotUTF8 says that the data of an event has bytes that are not UTF-8.
+	FaultDataNotUTF8 = "the data of an event is not UTF-8"
+	// FaultEventName says that an event with a message has another name than "message".
+	FaultEventName = "a message has another event name than \"message\""
+	// FaultLoneCR says that a line ends in CR without LF, which the standard allows and some clients do not know.
+	FaultLoneCR = "lines end in CR alone"
 )
 
 // A streamLexer splits an event stream into events, as the standard says, and notes what breaks its rules.

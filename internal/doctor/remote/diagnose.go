@@ -36,7 +36,7 @@ type Options struct {
 
 	// ToolToCall is the name of a tool that is called once. "": no tool is called.
 	ToolToCall string
-	Arguments  json.RawMessage // arguments of that call, a JSON object; empty: {}
+	Arguments  json.RawMessage // arguments of the call of ToolToCall, a JSON object; empty: {}
 
 	quietStreamWait time.Duration // how long checkIdleStream waits for the end of a quiet stream; 0: defaultQuietStreamWait
 	callTimeout     time.Duration // how long the answer to the call of ToolToCall may take; 0: answerTimeout, or slowAnswerTimeout with RunSlowChecks
@@ -47,7 +47,7 @@ const (
 	cleanupTimeout         = 2 * time.Second   // how long cleanup may take to end what was opened at the server
 	answerTimeout          = 8 * time.Second   // how long an answer may take; also the first, for which the server may have to start
 	slowAnswerTimeout      = time.Minute       // how long the first answer may take with RunSlowChecks
-	checkTimeout           = 5 * time.Second   // how long one of the checks that follow may take
+	checkTimeout           = 5 * time.Second   // how long one check may take, after the first answer
 	recheckTimeout         = 5 * time.Second   // how much of totalTimeout is kept for runRechecks; at most half of what is left
 	defaultQuietStreamWait = 330 * time.Second // the default of Options.quietStreamWait
 )

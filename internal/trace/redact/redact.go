@@ -519,8 +519,8 @@ func (d *Redactor) ID(id jsonrpc.ID) jsonrpc.ID {
 	return id
 }
 
-// Name takes secrets out of a method, the name of a tool or a URI, as URL does. A name without secrets costs little, and less
-// if it has come lately.
+// Name returns a method, the name of a tool or a URI without secrets; of a URI, URL takes out more. A name without secrets
+// costs little, and less if it has come lately.
 func (d *Redactor) Name(s string) string {
 	if d.off || s == "" {
 		return s
