@@ -20,12 +20,13 @@ import (
 
 // bundle is the file that --bundle names: what belongs into a bug report, without secrets.
 type bundle struct {
-	file      *os.File
-	zip       bool // the file is a .zip; false: a .tar.gz
-	isWritten bool // the file is complete and closed
+	file      *os.File // open for writing until write or discard closes it
+	zip       bool     // the file is a .zip; false: a .tar.gz
+	isWritten bool     // the file is complete and closed
 }
 
-// newBundle makes the file, which only its owner can read. It is an error if the file exists.
+// newBundle makes the file, which only its owner can read. It is an error if the file exists, or if its name does not end with .zip,
+// .tar.gz or .tgz, which says how it is packed.
 func newBundle(name string) (*bundle, error) {
 	b := &bundle{zip: strings.HasSuffix(name, ".zip")}
 	if !b.zip && !strings.HasSuffix(name, ".tar.gz") && !strings.HasSuffix(name, ".tgz") {

@@ -83,8 +83,8 @@ func commandName(argv []string) string {
 	return program
 }
 
-// isLikelyName reports whether a name looks like that of a package, script or image: a letter, and
-// at most 63 more, digits, dots, hyphens and underscores.
+// isLikelyName reports whether a name looks like that of a package, script or image: it begins with a letter, and has at most 64
+// letters, digits, dots, hyphens and underscores.
 func isLikelyName(name string) bool {
 	for i, c := range []byte(name) {
 		letter := c|0x20 >= 'a' && c|0x20 <= 'z'

@@ -15,8 +15,8 @@ import (
 // A subcommand is what help says of it, its flags, and what it does.
 type subcommand struct {
 	manual.Command
-	newFlagSet func() *pflag.FlagSet // returns all flags that the command takes; nil: it takes none
-	run        func(ctx context.Context, args []string, env environment) error
+	newFlagSet func() *pflag.FlagSet                                           // returns all flags that the command takes; nil: it takes none
+	run        func(ctx context.Context, args []string, env environment) error // runs the command to its end; args are those behind its name
 }
 
 // commandTable returns all commands, in the order in which help shows them.

@@ -18,7 +18,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/stdio"
 )
 
-// connectFlags are the flags of connect.
+// connectFlags are the flags of connect, and of record.
 type connectFlags struct {
 	log    logFlags
 	target targetFlags
@@ -104,7 +104,7 @@ func (f *connectFlags) parse(args []string) (to target, name string, err error) 
 	return to, "", err
 }
 
-// connect presents a server to the client at our stdin and stdout.
+// connect is the command connect: it presents a server to the client at our stdin and stdout.
 func connect(ctx context.Context, args []string, env environment) error {
 	return new(connectFlags).connect(ctx, args, env)
 }
@@ -135,7 +135,7 @@ func (f *connectFlags) connect(ctx context.Context, args []string, env environme
 	return f.log.reportError(log, err)
 }
 
-// maxLogFile is how large the file of --log-file may have become in earlier runs, in bytes.
+// maxLogFile is how large a file of --log-file is used further, in bytes: a larger one, of earlier runs, becomes FILE.1.
 const maxLogFile = 10 << 20
 
 // openLog returns where the log goes, until closeLog is called: to stderr, or to the file of --log-file. One that has become too

@@ -37,7 +37,7 @@ type credentials struct {
 	mayAskClient bool
 
 	mu          sync.Mutex                                 // guards the fields below
-	authorizers map[[sha256.Size]byte]*outbound.Authorizer // by fingerprintOf their settings
+	authorizers map[[sha256.Size]byte]*outbound.Authorizer // for each settings, by fingerprintOf them, what adds the credential to requests
 	elicitor    *outbound.SignInElicitor                   // asks the client to show where a person signs in; nil: no server that was attached needs that
 }
 

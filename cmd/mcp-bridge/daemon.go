@@ -25,8 +25,8 @@ import (
 
 // daemon is one run of serve.
 type daemon struct {
-	flags        *serveFlags
-	env          environment
+	flags        *serveFlags // those of the command line
+	env          environment // what the run may touch of its process
 	log          hclog.Logger
 	observer     *observe.Observer       // is told what passes through all servers
 	tracing      *tracing                // writes down what observer tells, without secrets

@@ -92,7 +92,8 @@ func (f *doctorFlags) loginCommand() string {
 	return strings.Join(words, " ")
 }
 
-// loginCommandOf is loginCommand for a server of a configuration file. fileAuth is what the file says of signing in to it.
+// loginCommandOf returns the command that signs in to a server of a configuration file, as a shell takes it. fileAuth is what the file says of
+// signing in to it.
 func loginCommandOf(fileAuth map[string][]string) string {
 	words := []string{"mcp-bridge", "login"}
 	for _, name := range doctorAuthFlags {

@@ -22,7 +22,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
 
-// logFlags say what is logged and how. Every command has them.
+// logFlags say what is logged and how. serve, connect, record and replay have them.
 type logFlags struct {
 	level  string // --log-level: trace, debug, info, warn, error or off
 	format string // --log-format: text or json
@@ -63,8 +63,8 @@ func (f *logFlags) logger(w io.Writer) (hclog.Logger, error) {
 	return oneLineLogger{log}, nil
 }
 
-// reportError makes an error of a run the last line of the log where the log is
-// for programs; people get it as plain text, and so does who called us wrongly.
+// reportError returns the error of a run as run is to see it. With a log in JSON, which is for programs, it logs the error, as the last line,
+// and returns a loggedError. Otherwise, and for a usageError, it returns err itself, which is printed as plain text.
 func (f *logFlags) reportError(log hclog.Logger, err error) error {
 	var usage *usageError
 	if err == nil || f.format != "json" || errors.As(err, &usage) {
@@ -267,7 +267,7 @@ func expand(s string, lookup func(string) (string, bool)) (string, error) {
 	}
 }
 
-// invalidValueError says what a flag's value should be.
+// invalidValueError returns the usageError for a flag's value that cannot be parsed: it says what the value should be.
 func invalidValueError(err *pflag.InvalidValueError) error {
 	want := ""
 	switch err.GetFlag().Value.Type() {
@@ -283,8 +283,8 @@ func invalidValueError(err *pflag.InvalidValueError) error {
 	return usagef("--%s is %q and should be %s", err.GetFlag().Name, err.GetValue(), want)
 }
 
-// explainFlagError says more about arguments that are no flags of a command: they are
-// another command's, or those of a program that should stand behind "--".
+// explainFlagError returns the usageError for err, with which the parsing of args has failed. Of a flag that the command does not have
+// it says what was probably meant: it is another command's, another program's, or that of a program that should stand behind "--".
 func explainFlagError(fs *pflag.FlagSet, args []string, err error) error {
 	command := fs.Name()
 	if value, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
@@ -385,8 +385,8 @@ func usageHint(command string) string {
 	return "; write mcp-bridge " + strings.Join(c.Usage, ", or mcp-bridge ")
 }
 
-// otherBridgeAdvice returns what to write for a line of another program. name is a flag of the line that command does not know,
-// though another command of ours does; what tells the program is a further argument, which only the program has. "": there is none.
+// otherBridgeAdvice returns what to write if args were written for another program. name is a flag in args that command does not have. As another
+// command of ours has it, it alone does not tell: there must be another argument that only the other program takes. "": there is none.
 func otherBridgeAdvice(command, name string, args []string) string {
 	ours := func(flag string) bool {
 		return slices.ContainsFunc(commandTable(), func(c subcommand) bool { return slices.Contains(flagsOf(c.Name), flag) })
@@ -406,7 +406,7 @@ func otherBridgeAdvice(command, name string, args []string) string {
 	return ""
 }
 
-// findProgram returns where a command begins that lacks the "--" in front of it; negative: nowhere.
+// findProgram returns the index in args of what looks like a program to run that lacks the "--" in front of it; negative: there is none.
 func findProgram(args []string) int {
 	if slices.Contains(args, "--") {
 		return -1

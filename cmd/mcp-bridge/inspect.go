@@ -53,8 +53,8 @@ type inspectedRun struct {
 	cancelCalls  func(func(bridge.PendingCall) bool) int // cancels the calls that match, and returns how many did
 	waitingCalls func() []observe.WaitingCall            // returns the requests that have no answer yet
 	tlsFlags     listenFlags                             // only its TLS files are used; zero: there are none
-	env          environment
-	log          hclog.Logger
+	env          environment                             // what the run may touch of its process: stderr and eventLog are used
+	log          hclog.Logger                            // gets a line for what is done over the API, and warnings
 }
 
 // start lets the user of this process look at the run, and with --inspect a browser, until stop

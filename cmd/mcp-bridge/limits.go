@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
 )
 
-// limitFlags bound messages and waits. serve and connect have them.
+// limitFlags bound messages and waits. serve, connect, record and replay have them.
 type limitFlags struct {
 	maxMessage     byteSize      // --max-message-size: how large a message may be
 	maxDepth       int           // --max-depth: how deeply objects and arrays may be nested in a message

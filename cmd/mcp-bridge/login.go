@@ -45,7 +45,7 @@ func (f *loginFlags) flagSet() *pflag.FlagSet {
 	return fs
 }
 
-// login signs a person in to a remote server.
+// login is the command login: it signs a person in to a remote server.
 func login(ctx context.Context, args []string, env environment) error {
 	var f loginFlags
 	positional, argv, err := parseFlags(f.flagSet(), args)
@@ -199,8 +199,8 @@ func (f *loginFlags) callbackCommand(c *client.Credential) string {
 	return strings.Join(append(words, printable.ShellCommand(c.Server())), " ")
 }
 
-// deliverLines gives each line of stdin to the sign-in: the address that the browser ended at. It ends with the
-// input, or with the process: nothing else ends such a wait.
+// deliverLines calls deliver with each line of stdin, which should be the address that the browser ended at, and writes its errors to
+// stderr. It ends with the input, or with the process: nothing else ends such a wait.
 func deliverLines(stdin io.Reader, deliver func(string) error, stderr io.Writer) {
 	lines := bufio.NewScanner(stdin)
 	lines.Buffer(nil, 64<<10)
@@ -231,8 +231,8 @@ func (f *loginFlags) joinLogin(ctx context.Context, c *client.Credential, store 
 	}, env)
 }
 
-// awaitLogin waits until the sign-in under key has ended, and tells how. onPending, if it is not nil, is told where the person goes,
-// once that is known.
+// awaitLogin waits until the sign-in of another process, under key, has ended. It prints that the person has signed in, or returns why
+// not. onPending, if it is not nil, is called once with where the person goes, as soon as that is known.
 func awaitLogin(ctx context.Context, key tokenstore.Key, server string, c *client.Credential, store *tokenstore.Store, onPending func(tokenstore.LoginAnnouncement), env environment) error {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
@@ -312,7 +312,8 @@ func (f *loginFlags) finishPending(ctx context.Context, s signin.Settings, env e
 	return awaitLogin(ctx, pending.Key, s.Server, c, options.Store, nil, env)
 }
 
-// findPending returns the sign-in that is under way at a server: whoever has begun it, with whatever client.
+// findPending returns the sign-in that is under way at the server of s, whoever has begun it, with whatever client. It is an error if
+// there is none, or more than one.
 func findPending(store *tokenstore.Store, s signin.Settings) (tokenstore.PendingLoginEntry, error) {
 	all, err := store.PendingLogins()
 	if err != nil {

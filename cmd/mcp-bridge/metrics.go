@@ -76,8 +76,8 @@ func (f *metricsFlags) serve(observer *observe.Observer, servers func() []metric
 // scrapeTimeout is how long the answer to a request of Prometheus may take.
 const scrapeTimeout = 30 * time.Second
 
-// refuseBrowserPages refuses what a page in a browser asks for, also one whose host name has come to
-// mean this machine (DNS rebinding): the names of servers and tools are none of its business.
+// refuseBrowserPages returns h for a listener at addr, but for requests that a page in a browser sends, which are refused; also those of a
+// page whose host name has come to mean this machine (DNS rebinding). The names of servers and tools are none of its business.
 func refuseBrowserPages(h http.Handler, addr net.Addr) http.Handler {
 	tcp, ok := addr.(*net.TCPAddr)
 	local := ok && tcp.IP.IsLoopback()

@@ -123,7 +123,8 @@ func (f *protectFlags) checkPublic(prefix string) error {
 	return nil
 }
 
-// isAllowedURL reports whether an address may be asked for keys and about tokens: over http only on this machine.
+// isAllowedURL reports whether an address may be asked for keys and about tokens: one of https or, on this machine or with
+// --allow-private-auth, of http.
 func (f *protectFlags) isAllowedURL(addr string) bool {
 	u, err := url.Parse(addr)
 	private, _ := f.set.GetBool("allow-private-auth")
@@ -339,8 +340,8 @@ func (p *protection) reload() error {
 // maxScopeMap bounds the file of --scope-map, in bytes.
 const maxScopeMap = 1 << 20
 
-// readScopeMap reads the file of --scope-map. One that is empty is one that somebody is writing: without lines every
-// token may do everything. A pipe would be empty when it is read again.
+// readScopeMap returns the content of the file of --scope-map. An empty file is an error (errEmptyScopeMap): somebody is just writing it,
+// and without lines every token may do everything. What is no regular file is an error, too: a pipe would be empty when it is read again.
 func readScopeMap(file string) ([]byte, error) {
 	info, err := os.Stat(file)
 	if err != nil {
@@ -412,7 +413,7 @@ func (p *protection) taskIDSecret(keyFile string) []byte {
 
 // denialLogger tells the log why requests are refused. No token is in what it is told.
 type denialLogger struct {
-	log      hclog.Logger
+	log      hclog.Logger          // gets the lines
 	warnings access.WarningLimiter // bounds how often it is warned that no token can be verified
 }
 

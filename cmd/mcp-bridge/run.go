@@ -34,7 +34,7 @@ const (
 // environment is what a run may touch of the process around it.
 type environment struct {
 	stdin, stdout *os.File
-	stderr        io.Writer
+	stderr        io.Writer                   // takes lines for people, and the log; a write never waits for who reads it
 	lookup        func(string) (string, bool) // returns the value of an environment variable, and whether it is set
 	hangup        <-chan os.Signal            // gets each SIGHUP; nil: never
 	levelSignal   <-chan os.Signal            // gets each SIGUSR1, which changes the log's level; nil: never
@@ -74,6 +74,7 @@ type usageError struct {
 	isAnswered bool   // text already has the command line to write instead, so the manual is not recommended behind it
 }
 
+// Error returns the text, which says what is wrong.
 func (e *usageError) Error() string { return e.text }
 
 // usagef returns a usageError with this text.
@@ -187,8 +188,9 @@ func parseHelp(args []string, command string) (page []string, asked bool) {
 	return page, asked
 }
 
-// splitCommand finds the subcommand. Without one, a "--" or --demo means serve, and a
-// URL means connect. If nothing fits, command is the first argument, and rest is all of them.
+// splitCommand finds out which command the arguments call, and returns it and its arguments. If they name none, a "--", --demo, --config or a
+// configuration file means serve, and a URL, a host or another flag means connect. If nothing fits, command is the first argument, and rest
+// is all of them. command is "" if there are no arguments.
 func splitCommand(args []string) (command string, rest []string) {
 	if len(args) == 0 {
 		return "", nil

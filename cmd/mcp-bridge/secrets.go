@@ -14,7 +14,7 @@ import (
 
 // tracing writes down what passes through a run, and knows the secrets that are taken out of it.
 type tracing struct {
-	flags    *tracingFlags
+	flags    *tracingFlags   // what the user has said of the trace
 	recorder *trace.Recorder // makes records of what passes
 
 	mu            sync.Mutex            // guards secretValues and secretHeaders

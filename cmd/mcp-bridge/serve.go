@@ -143,14 +143,14 @@ func (f *serveFlags) chooseTarget(args, positional, argv []string) (to target, e
 	return to, err
 }
 
-// missingDashesError says where the "--" belongs that a command of ours lacks in front of the program to run. What looks like a flag
-// of ours behind the program is one of its own.
+// missingDashesError returns the usageError for the arguments of a command of ours that lack the "--" in front of program, the program to run:
+// it says where the "--" belongs. What looks like a flag of ours behind the program is one of the program's own.
 func missingDashesError(command, program string, args []string) error {
 	argv := args[max(0, slices.Index(args, program)):]
 	return usagef("unexpected %q: write the command to run after \"--\": mcp-bridge %s -- %s", program, command, shownCommand(argv))
 }
 
-// serve exposes servers until ctx is done.
+// serve is the command serve: it exposes servers over the network until ctx is done.
 func serve(ctx context.Context, args []string, env environment) error {
 	var f serveFlags
 	where, to, err := f.parse(args)

@@ -24,7 +24,7 @@ import (
 
 // credentialFlags say which server's credential login, logout and status are about.
 type credentialFlags struct {
-	auth   authFlags
+	auth   authFlags   // which sign-in is meant, and where it is stored
 	target targetFlags // only its TLS files are used
 	config string      // --config: the configuration file that has the server; "": the arguments have its URL
 }

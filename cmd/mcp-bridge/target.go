@@ -28,7 +28,7 @@ import (
 
 // targetFlags describe the one server that is served or connected to.
 type targetFlags struct {
-	child          childFlags
+	child          childFlags    // how a server is run that is a command
 	header         []string      // --header: headers of every request to a remote server, as "NAME: VALUE"
 	headerFile     string        // --header-file: a file of such headers, one a line; "": none
 	headerEnv      []string      // --header-env: such headers whose value is in an environment variable, as NAME=VARIABLE
@@ -40,10 +40,10 @@ type targetFlags struct {
 	clientProtocol string        // --client-protocol: what clients may speak, auto, legacy or modern
 	parkTimeout    time.Duration // --park-timeout: how long a call waits for the modern client's answers to input requests
 
-	caFile     string // --ca-file: the file of authorities to trust beside the system's; "": none
-	clientCert string // --client-cert: the file of the certificate to show to a remote server; "": none
-	clientKey  string // --client-key: the file of the private key of clientCert
-	auth       authFlags
+	caFile     string           // --ca-file: the file of authorities to trust beside the system's; "": none
+	clientCert string           // --client-cert: the file of the certificate to show to a remote server; "": none
+	clientKey  string           // --client-key: the file of the private key of clientCert
+	auth       authFlags        // whose credential is used at a remote server
 	toolRules  toolfilter.Rules // --allow-tool, --ignore-tool: which tools clients see
 }
 
@@ -151,8 +151,8 @@ func (f *targetFlags) newServer(ctx context.Context, spec upstream.Spec, fileAut
 	return server, server.Check()
 }
 
-// signInSettings returns how a remote server is signed in to: ModeNone if the user has given it a credential. fileAuth is what the configuration file
-// says of signing in to it; nil: there is no file.
+// signInSettings returns how a remote server is signed in to. The mode is ModeNone if the flags or the file say so, if the user has given the server
+// a credential, and for a socket. fileAuth is what the configuration file says of signing in to it; nil: there is no file.
 func (f *targetFlags) signInSettings(spec upstream.Spec, fileAuth map[string][]string, env environment) (signin.Settings, error) {
 	none := signin.Settings{Mode: signin.ModeNone}
 	if !mayHaveCredential(spec.URL) || hasAuthorization(spec) {
@@ -285,7 +285,7 @@ func isPort(s string) bool {
 	return err == nil && n > 0
 }
 
-// isConfigFile reports whether an argument is meant as a configuration file.
+// isConfigFile reports whether an argument is meant as a configuration file: it ends with .json or .jsonc, and is no URL.
 func isConfigFile(s string) bool {
 	return !isURL(s) && (strings.HasSuffix(s, ".json") || strings.HasSuffix(s, ".jsonc"))
 }

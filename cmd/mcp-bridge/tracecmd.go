@@ -36,7 +36,7 @@ func (f *traceFlags) flagSet() *pflag.FlagSet {
 	return fs
 }
 
-// traceCommand prints a trace: of a file, or of a running bridge.
+// traceCommand is the command trace: it prints a trace that is in a file, or what passes through a running bridge.
 func traceCommand(ctx context.Context, args []string, env environment) error {
 	var f traceFlags
 	words, argv, err := parseFlags(f.flagSet(), args)

@@ -30,7 +30,9 @@ type eraRequest interface {
 }
 
 // toolError is an error that a model is meant to read: the answer to tools/call is a result with isError then.
-type toolError struct{ message string }
+type toolError struct {
+	message string // what the model reads
+}
 
 // Error returns the message.
 func (e *toolError) Error() string { return e.message }
@@ -104,7 +106,7 @@ func (q Question) checkCapability(client clientInfo) error {
 // Call is one request in progress that can take long or asks the client. It has a
 // goroutine of its own.
 type Call struct {
-	s       *session
+	s       *session        // the session that the request came in
 	request eraRequest      // the request: it asks, logs and replies as its era does
 	ctx     context.Context // done when the request is cancelled, or the session is over
 	token   jsonrpc.ID      // the progress token, zero if the client wants no progress

@@ -143,7 +143,9 @@ func (srv *Server) ServeConn(ctx context.Context, conn bridge.Conn) error {
 
 // fromClientSink is the Sink of what the client of a session sends. It takes nothing at once: a message may have to be
 // answered, and the client may not read yet.
-type fromClientSink struct{ s *session }
+type fromClientSink struct {
+	s *session // the session that handles the messages
+}
 
 // TrySend always returns false: it takes no message at once.
 func (i fromClientSink) TrySend(jsonrpc.Message) bool { return false }
@@ -160,8 +162,8 @@ func (i fromClientSink) Send(_ context.Context, m jsonrpc.Message) error {
 // only what can take long or asks the client gets a goroutine of its own (see Call).
 // Modern requests share the connection and the ids in use with the legacy session.
 type session struct {
-	srv    *Server
-	conn   bridge.Conn
+	srv    *Server                 // whose session it is
+	conn   bridge.Conn             // to the client
 	ctx    context.Context         // done when the session ends; all messages are sent under it
 	fail   context.CancelCauseFunc // ends the session, with an error or errSessionOver
 	eof    chan struct{}           // closed when the client will say nothing more
@@ -169,7 +171,7 @@ type session struct {
 
 	jobs sync.WaitGroup // waits for the goroutines of calls
 
-	mu              sync.Mutex                            // guards the rest; never held while sending or receiving
+	mu              sync.Mutex                            // guards the fields below; never held while sending or receiving
 	clientInfo      clientInfo                            // of the legacy session; zero until initialize
 	calls           map[jsonrpc.ID]context.CancelFunc     // for each call in progress, by the id of its request, what cancels it
 	pendingRequests map[jsonrpc.ID]chan<- jsonrpc.Message // for each of our requests to the client that has no answer yet, the channel that takes it

@@ -13,7 +13,7 @@ type Tool struct {
 	Description string      `json:"description"`
 	Input       any         `json:"inputSchema"`            // the schema of the arguments, which are checked against it if it is a *schema
 	Output      any         `json:"outputSchema,omitempty"` // the schema of Result.Structured; nil: none
-	Annotations annotations `json:"annotations"`
+	Annotations annotations `json:"annotations"`            // hints for clients
 
 	// Run does what the tool does, and returns the result of the call. args is an object, with the defaults of Input filled in if that is a *schema.
 	Run func(c *Call, args json.RawMessage) (*Result, error) `json:"-"`
@@ -21,10 +21,10 @@ type Tool struct {
 
 // annotations are the hints about a tool. All four are always in the list, because they have different defaults.
 type annotations struct {
-	ReadOnly    bool `json:"readOnlyHint"`
-	Destructive bool `json:"destructiveHint"`
-	Idempotent  bool `json:"idempotentHint"`
-	OpenWorld   bool `json:"openWorldHint"`
+	ReadOnly    bool `json:"readOnlyHint"`    // the tool changes nothing
+	Destructive bool `json:"destructiveHint"` // the tool may destroy something
+	Idempotent  bool `json:"idempotentHint"`  // a second call with the same arguments changes nothing more
+	OpenWorld   bool `json:"openWorldHint"`   // the tool deals with others than this server
 }
 
 var (

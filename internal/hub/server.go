@@ -115,7 +115,7 @@ const firstMessageTimeout = 30 * time.Second
 type server struct {
 	spec     Spec             // with defaults
 	upstream *upstream.Server // how the server itself is reached
-	log      hclog.Logger
+	log      hclog.Logger     // with the name of the server in each line
 
 	calls bridge.PendingCalls // the calls in progress of all clients
 

@@ -26,7 +26,9 @@ const (
 func (r Right) String() string { return [...]string{"none", "view", "act"}[r] }
 
 // Tokens are the tokens that requests of the API may have, and say who bears each of them and what they may do. They may be used concurrently.
-type Tokens struct{ all []token }
+type Tokens struct {
+	all []token // the hashes of the tokens, each with who bears it
+}
 
 // token is the hash of a token, which itself is not kept, and who bears it.
 type token struct {

@@ -68,7 +68,7 @@ type session struct {
 
 // note is what the API says of a remark about traffic: something that was late, refused or wrong.
 type note struct {
-	Time    time.Time `json:"time"`
+	Time    time.Time `json:"time"`              // when the remark was made
 	Server  string    `json:"server"`            // the name of the server
 	Session string    `json:"session,omitempty"` // the name of the session; "": of none
 	Code    string    `json:"code"`              // what kind of remark it is: a word such as "late", or a rule

@@ -16,7 +16,7 @@ const (
 
 // stats is an observe.Watcher that keeps when the clients' latest calls were answered, how long they took, and which had errors.
 type stats struct {
-	mu      sync.Mutex
+	mu      sync.Mutex                // guards servers
 	servers map[string]*serverSamples // the answers of each server, by its name
 }
 

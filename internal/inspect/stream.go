@@ -22,9 +22,9 @@ const (
 
 // viewers counts the open streams: those who look at the traffic. While there are any, messages are recorded.
 type viewers struct {
-	mu        sync.Mutex
-	attached  int      // how many streams are open
-	stopFuncs []func() // end the recording; nil while no stream is open
+	mu        sync.Mutex // guards the fields below
+	attached  int        // how many streams are open
+	stopFuncs []func()   // end the recording; nil while no stream is open
 }
 
 // count returns how many streams are open.
@@ -167,7 +167,7 @@ func nextRecords(ctx context.Context, f *trace.Follower) ([][]byte, error) {
 
 // streamWriter writes the records of a stream to one viewer.
 type streamWriter struct {
-	w           http.ResponseWriter
+	w           http.ResponseWriter      // the reply to the viewer's request
 	controller  *http.ResponseController // sets w's deadlines and flushes it
 	epoch       string                   // Inspector.epoch, which the ids of events begin with
 	asJSONLines bool                     // records are written as JSON Lines; false: as Server-Sent Events

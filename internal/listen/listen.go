@@ -59,7 +59,9 @@ type Options struct {
 }
 
 // OptionError says that Options cannot work on any machine, and must be changed.
-type OptionError struct{ text string }
+type OptionError struct {
+	text string // what is wrong, and what to write
+}
 
 // Error returns what is wrong with the Options.
 func (e *OptionError) Error() string { return e.text }
@@ -83,8 +85,8 @@ type Listener struct {
 	acceptErrMu     sync.Mutex // guards acceptErrLogged
 	acceptErrLogged time.Time  // when the log was last told that no connection could be accepted
 
-	closeOnce sync.Once
-	closeErr  error // what Close returns, once it was called
+	closeOnce sync.Once // Close closes once
+	closeErr  error     // what Close returns, once it was called
 }
 
 // acceptErrLogInterval is how long after a line that no connection can be accepted the log gets no such line again.

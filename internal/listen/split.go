@@ -46,9 +46,9 @@ type splitter struct {
 	http      chan acceptResult // to Accept of the listener for HTTP
 	lines     chan acceptResult // to Accept of the listener for messages in lines
 	done      chan struct{}     // closed by Close
-	closeOnce sync.Once
-	closeErr  error          // what Close returns, once it was called
-	wg        sync.WaitGroup // waits for the goroutine of accept, and for one of each connection in sniffing
+	closeOnce sync.Once         // Close closes once
+	closeErr  error             // what Close returns, once it was called
+	wg        sync.WaitGroup    // waits for the goroutine of accept, and for one of each connection in sniffing
 
 	sniffingMu sync.Mutex            // guards sniffing
 	sniffing   map[net.Conn]struct{} // connections whose first byte is awaited; nil after Close
@@ -56,13 +56,13 @@ type splitter struct {
 
 // acceptResult is what Accept of a splitListener returns: a connection or an error.
 type acceptResult struct {
-	conn net.Conn
-	err  error
+	conn net.Conn // nil if there is an error
+	err  error    // an error of Accept of the listener that was split
 }
 
 // splitListener is one of the two listeners of Split.
 type splitListener struct {
-	splitter *splitter
+	splitter *splitter         // shared with the other listener
 	conns    chan acceptResult // what its Accept returns
 }
 

@@ -15,8 +15,8 @@ type peerFlag struct {
 	advice  string // what to write instead
 }
 
-// FlagAdvice returns what to write instead of a flag that mcp-bridge does not have, in one line, which begins with
-// the program that has it. name has no dashes in front. ok is false if no program here has the flag.
+// FlagAdvice returns what to write instead of a flag that mcp-bridge does not have, in one line: "--NAME is a flag of PROGRAM: ...". name
+// has no dashes in front. ok is false if no program that the package knows has the flag.
 func FlagAdvice(name string) (advice string, ok bool) {
 	f, ok := findFlag(name)
 	if !ok {
@@ -39,8 +39,8 @@ func findFlag(name string) (f peerFlag, ok bool) {
 // reason returns the flag's advice as the reason why the flag was left out of a line of mcp-bridge.
 func (f peerFlag) reason() string { return strings.TrimPrefix(f.advice, "leave it out: ") }
 
-// findProgram returns the name of another program whose lines mcp-bridge takes over, if a command line begins with it, perhaps
-// with a version, or behind npx or another that fetches it. rest is what stands after it. ok is false if it begins with none.
+// findProgram returns the name of another program whose lines mcp-bridge can take over, if a command line begins with it, perhaps with a
+// version or behind npx or the like, or runs its image with docker. rest are the words after it. ok is false if it does not.
 func findProgram(argv []string) (name string, rest []string, ok bool) {
 	if d, ok := parseDocker(argv); ok {
 		return d.imageProgram, d.programArgs(), true
