@@ -143,7 +143,7 @@ type accessFlags struct {
 	hosts      []string // --allow-host: names that the Host header may have, beside loopback names and the address that was connected to
 	proxies    []string // --trusted-proxy: addresses and networks whose X-Forwarded headers are believed
 	tokenFile  string   // --token-file: the file of the tokens that clients need; "": none
-	pathPrefix string   // --path-prefix: the path at which a reverse proxy serves the bridge; "": the root
+	pathPrefix string   // --path-prefix: the path at which a reverse proxy serves the bridge; "": not given
 }
 
 // register adds the flags of accessFlags to fs, and gives the fields their defaults.

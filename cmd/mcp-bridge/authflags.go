@@ -17,7 +17,7 @@ const (
 
 // authFlags say whose credential is used at a remote server.
 type authFlags struct {
-	fromConfigFile bool            // they are of a server in a configuration file: the client secret in the environment is not for it
+	fromConfigFile bool            // the values are for a server of a configuration file: the client secret in the environment is not for it
 	mode           string          // --auth: how to get a credential (one of signin's modes)
 	profile        string          // --profile: which of several accounts at the server
 	client         signin.Client   // --client-id, --client-secret-file, --auth-key and others: the OAuth client that the user has registered

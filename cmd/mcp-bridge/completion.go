@@ -73,7 +73,7 @@ func printCompletion(_ context.Context, args []string, env environment) error {
 	return err
 }
 
-// complete is a hidden command that the completion scripts run: it prints what may stand in place of the last word, one a line. The first
+// complete is a hidden command that the completion scripts run: it prints what Manual.Complete returns. The first
 // argument is how many words there are up to the cursor, the others are these words. Some shells do not pass an empty last word on, so
 // one may be missing.
 func complete(_ context.Context, args []string, env environment) error {

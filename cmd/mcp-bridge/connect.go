@@ -31,7 +31,7 @@ type connectFlags struct {
 	logFile  string // --log-file: the file of the log; "": the log goes to stderr
 	isRecord bool   // the command is record, not connect
 
-	set *pflag.FlagSet // of all these flags; set by parse
+	set *pflag.FlagSet // the set of all these flags; made by parse
 }
 
 // flagSet returns the set of all flags of connect or record; parsing it sets the fields of f, which have their defaults until then.

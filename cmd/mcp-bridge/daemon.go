@@ -25,14 +25,14 @@ import (
 
 // daemon is one run of serve.
 type daemon struct {
-	flags        *serveFlags // those of the command line
+	flags        *serveFlags // the flags of the command line
 	env          environment // what the run may touch of its process
 	log          hclog.Logger
 	observer     *observe.Observer       // is told what passes through all servers
 	tracing      *tracing                // writes down what observer tells, without secrets
 	fail         context.CancelCauseFunc // ends the run with an error; with nil, without one
 	guard        access.Policy           // who may come in, at every path
-	auth         credentials             // for remote servers
+	auth         credentials             // the credentials for remote servers
 	staticTokens *access.Tokens          // bearer tokens of the token file or the environment; nil: there are none
 	hub          *hub.Hub                // serves all servers
 	notify       *listen.Notifier        // tells the service manager, such as systemd, about the run

@@ -31,7 +31,7 @@ type doctorFlags struct {
 	bundle     string      // --bundle: the file to pack the report into; "": none
 	config     string      // --config: the configuration file that has the server; "": the arguments name the server
 
-	set        *pflag.FlagSet // of all these flags; set by parse
+	set        *pflag.FlagSet // the set of all these flags; made by parse
 	serverName string         // with --config: the name of the server in the file
 }
 

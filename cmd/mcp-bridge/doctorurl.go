@@ -67,7 +67,7 @@ func (f *doctorFlags) examineURL(ctx context.Context, address string, arguments 
 // Waits of doctor for the stored credential. doctor has 20 seconds for all.
 const (
 	storeTimeout   = 5 * time.Second  // how long doctor waits for the stored credential before it goes on without one
-	renewalTimeout = 19 * time.Second // how long, from then on, a renewal of the credential may still take before doctor gives it up
+	renewalTimeout = 19 * time.Second // how long a renewal of the stored credential may go on, once doctor waits for it no longer, before it is given up
 )
 
 // loginCommand returns the command that signs in with the flags that say which sign-in is meant, as a shell takes it.

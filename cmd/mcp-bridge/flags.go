@@ -84,8 +84,8 @@ type childFlags struct {
 	addedEnv  []string      // the environment variables of --env-file and --env, as NAME=VALUE; set by spec
 	pty       bool          // --pty: the server's stdout is a terminal
 	stdinWait time.Duration // --stdin-wait: how long to wait for the end of the server after its stdin was closed
-	termWait  time.Duration // --term-wait: how long to wait after SIGTERM, which comes next
-	killWait  time.Duration // --kill-wait: how long to wait after SIGKILL, which comes last
+	termWait  time.Duration // --term-wait: how long to wait after SIGTERM, which a server gets that has not ended by then
+	killWait  time.Duration // --kill-wait: how long to wait after SIGKILL, which a server gets that has not ended after SIGTERM
 }
 
 // register adds the flags of childFlags to fs, and gives the fields their defaults.

@@ -31,8 +31,8 @@ type protectFlags struct {
 	jwksURL              string   // --jwks-url: where the keys of the one --oidc-issuer are; "": where its metadata says
 	audiences            []string // --audience: what access tokens must have in "aud"; none: the address of the endpoint
 	introspectURL        string   // --introspect: the endpoint that is asked about tokens that no --oidc-issuer has signed; "": none
-	introspectClientID   string   // --introspect-client-id: the bridge's client id at that endpoint
-	introspectSecretFile string   // --introspect-secret-file: the file of the bridge's secret at that endpoint
+	introspectClientID   string   // --introspect-client-id: the bridge's client id at the endpoint of --introspect
+	introspectSecretFile string   // --introspect-secret-file: the file of the bridge's secret at the endpoint of --introspect
 	requiredScopes       []string // --require-scope: scopes that every access token must have
 	scopeMapFile         string   // --scope-map: the file that says which scopes messages need; "": none
 	dpop                 string   // --client-dpop: what to do with tokens that are bound to a key; a key of dpopModes

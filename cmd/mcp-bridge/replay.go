@@ -81,7 +81,7 @@ type replayFlags struct {
 	wait   time.Duration // --wait: how much longer than in the recording to wait for the server
 	timing bool          // --timing: keep the pauses of the recording
 
-	set *pflag.FlagSet // of all these flags; set by parse
+	set *pflag.FlagSet // the set of all these flags; made by parse
 }
 
 // flagSet returns the set of all flags of replay without --serve; parsing it sets the fields of f, which have their defaults until then.

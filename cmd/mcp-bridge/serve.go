@@ -32,7 +32,7 @@ type serveFlags struct {
 	demo   bool   // --demo: serve the built-in demo server
 	config string // --config: the configuration file whose servers are served; "": there is one server, of the command line
 
-	set *pflag.FlagSet // of all these flags; set by parse
+	set *pflag.FlagSet // the set of all these flags; made by parse
 }
 
 // flagSet returns the set of all flags of serve; parsing it sets the fields of f, which have their defaults until then.

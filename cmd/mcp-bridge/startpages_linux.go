@@ -32,7 +32,7 @@ func releaseStartPages() {
 // mapping is a part of the memory of a process.
 type mapping struct {
 	begin uintptr // its first address
-	end   uintptr // the address behind it
+	end   uintptr // the address behind its last one
 }
 
 // unmodifiedMappings returns the mappings of an executable whose memory is what the file has. Where an executable may be loaded

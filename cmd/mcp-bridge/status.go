@@ -121,14 +121,14 @@ var errNotRenewed = &loggedError{errors.New("a token was not renewed")}
 // credentialStatus is what status says of one server. Its JSON is what --json writes; it has no secret.
 type credentialStatus struct {
 	Server      string        `json:"server"`                // the URL of the server
-	Profile     string        `json:"profile,omitempty"`     // which of several accounts there; "": there is one
+	Profile     string        `json:"profile,omitempty"`     // which of several accounts at the server; "": the usual one
 	Usable      bool          `json:"usable"`                // the next request needs no sign-in of a person
 	Account     string        `json:"account,omitempty"`     // who has signed in, if the provider has said so
 	Issuer      string        `json:"issuer,omitempty"`      // the authorization server
 	Resource    string        `json:"resource,omitempty"`    // what the token is for; "": the address of the server
-	ClientID    string        `json:"clientId,omitempty"`    // of the OAuth client that has signed in
-	Scopes      []string      `json:"scopes,omitempty"`      // that the provider has granted
-	Type        string        `json:"tokenType,omitempty"`   // of the access token: Bearer or DPoP
+	ClientID    string        `json:"clientId,omitempty"`    // the id of the OAuth client that has signed in
+	Scopes      []string      `json:"scopes,omitempty"`      // the scopes that the provider has granted
+	Type        string        `json:"tokenType,omitempty"`   // the type of the access token: Bearer or DPoP
 	Expires     time.Time     `json:"expires,omitzero"`      // when the access token expires; zero: not said
 	Renewable   bool          `json:"renewable"`             // a new access token can be had without a person
 	Machine     bool          `json:"machine,omitempty"`     // no person has signed in: a client has credentials of its own
@@ -141,7 +141,7 @@ type credentialStatus struct {
 // pendingLogin is a sign-in under way.
 type pendingLogin struct {
 	URL      string    `json:"url"`                // the address that the person opens
-	UserCode string    `json:"userCode,omitempty"` // the code to enter there; "": none is needed
+	UserCode string    `json:"userCode,omitempty"` // the code that the person enters at URL; "": none is needed
 	Expires  time.Time `json:"expires,omitzero"`   // when the sign-in is given up
 	PID      int       `json:"pid"`                // the process that does the sign-in
 }

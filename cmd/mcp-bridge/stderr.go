@@ -19,7 +19,7 @@ const (
 // bridge must not stand still for that. What does not fit is dropped and counted.
 type logWriter struct {
 	w     io.Writer     // stderr, or the file
-	lines chan []byte   // those that wait to be written
+	lines chan []byte   // the lines that wait to be written
 	done  chan struct{} // closed when the last line was written
 
 	mu      sync.Mutex // guards dropped, closed, and sends to lines

@@ -30,8 +30,8 @@ import (
 type targetFlags struct {
 	child          childFlags    // how a server is run that is a command
 	header         []string      // --header: headers of every request to a remote server, as "NAME: VALUE"
-	headerFile     string        // --header-file: a file of such headers, one a line; "": none
-	headerEnv      []string      // --header-env: such headers whose value is in an environment variable, as NAME=VARIABLE
+	headerFile     string        // --header-file: a file of headers of every request to a remote server, one "NAME: VALUE" a line; "": none
+	headerEnv      []string      // --header-env: headers of every request to a remote server whose value is in an environment variable, as NAME=VARIABLE
 	connectTimeout time.Duration // --connect-timeout: how long connecting to a remote server may take
 	resumeTimeout  time.Duration // --resume-timeout: how long to reconnect to the broken stream of a call before the call fails
 	transport      string        // --transport: which of Streamable HTTP and HTTP+SSE a remote server is tried with

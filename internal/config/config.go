@@ -47,7 +47,7 @@ type Config struct {
 // A Server is one server of the file, with variables expanded and defaults
 // filled in. It has either a Command or a URL.
 type Server struct {
-	Name        string // its key in the file; it can be one segment of a path, percent-encoded
+	Name        string // the key of the server in the file; it can be one segment of a path, percent-encoded
 	Description string // a text for people
 	Disabled    bool   // it is not served; strings of it that have unset variables are empty
 

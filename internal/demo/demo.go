@@ -162,8 +162,8 @@ func (i fromClientSink) Send(_ context.Context, m jsonrpc.Message) error {
 // only what can take long or asks the client gets a goroutine of its own (see Call).
 // Modern requests share the connection and the ids in use with the legacy session.
 type session struct {
-	srv    *Server                 // whose session it is
-	conn   bridge.Conn             // to the client
+	srv    *Server                 // the server that the session is with
+	conn   bridge.Conn             // the connection to the client
 	ctx    context.Context         // done when the session ends; all messages are sent under it
 	fail   context.CancelCauseFunc // ends the session, with an error or errSessionOver
 	eof    chan struct{}           // closed when the client will say nothing more

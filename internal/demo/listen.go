@@ -11,10 +11,10 @@ import (
 
 // listenFilter is what a subscriptions/listen asks for: which notifications are wanted.
 type listenFilter struct {
-	Tools     bool     `json:"toolsListChanged,omitempty"`      // changes of the list of tools
-	Prompts   bool     `json:"promptsListChanged,omitempty"`    // changes of the list of prompts
-	Resources bool     `json:"resourcesListChanged,omitempty"`  // changes of the list of resources
-	URIs      []string `json:"resourceSubscriptions,omitempty"` // updates of these resources
+	Tools     bool     `json:"toolsListChanged,omitempty"`      // changes of the list of tools are wanted
+	Prompts   bool     `json:"promptsListChanged,omitempty"`    // changes of the list of prompts are wanted
+	Resources bool     `json:"resourcesListChanged,omitempty"`  // changes of the list of resources are wanted
+	URIs      []string `json:"resourceSubscriptions,omitempty"` // updates of these resources are wanted
 }
 
 // wantsList reports whether changes of a list are wanted: "tools", "prompts" or "resources".

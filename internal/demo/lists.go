@@ -150,13 +150,13 @@ func (c *Call) getPrompt(params []byte) (any, error) {
 
 // Resource is a row of resources/list, or of resources/templates/list, with the content of the resource.
 type Resource struct {
-	URI         string `json:"uri,omitempty"`         // "": it is a template
-	URITemplate string `json:"uriTemplate,omitempty"` // with {id} in it; "": it is no template
+	URI         string `json:"uri,omitempty"`         // the address of the resource; "": it is a template
+	URITemplate string `json:"uriTemplate,omitempty"` // the address of a template, with {id} in it; "": it is no template
 	Name        string `json:"name"`
 	Title       string `json:"title"`
 	Description string `json:"description"`
 	MimeType    string `json:"mimeType"`
-	Size        int    `json:"size,omitempty"` // in bytes; 0: not said
+	Size        int    `json:"size,omitempty"` // the size of the content in bytes; 0: not said
 
 	Text   string                 `json:"-"` // the content if it is text
 	Blob   string                 `json:"-"` // the content if it is binary, in Base64; "": it is text

@@ -85,7 +85,7 @@ type modernRequest struct {
 	params []byte
 	meta   era.Meta // the _meta of the request, which says who the client is
 
-	state     requestState               // what the earlier rounds of this request have brought; zero in the first round
+	state     requestState               // what the earlier rounds of this request have brought; empty in the first round
 	binding   string                     // what its requestState is bound to (requestBinding)
 	responses map[string]json.RawMessage // the answers in this round (inputResponses), by the Key of their Question; nil: there are none
 }
@@ -149,11 +149,11 @@ func (f *modernRequest) wantsLog(level int) bool {
 
 // inputRequired is the error that ends a round of a modern request in which something was asked. reply answers with an input_required result then.
 type inputRequired struct {
-	questions []Question // those that the client is to answer in the next round
+	questions []Question // the questions that the client is to answer in the next round
 	state     string     // the sealed requestState; "": the result has none
 }
 
-// Error returns a text for the log: no client sees it.
+// Error returns a fixed text, which no client sees.
 func (e *inputRequired) Error() string { return "the client is to answer first" }
 
 // readRetry reads requestState and inputResponses, which a client sends when it retries a request with its answers, into f. In

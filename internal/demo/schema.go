@@ -11,16 +11,16 @@ import (
 // schema is the part of JSON Schema that the tools here use. Arguments are
 // checked against it, so that what a tool says of itself and what it does agree.
 type schema struct {
-	Type        string            `json:"type,omitempty"` // "": any JSON value
+	Type        string            `json:"type,omitempty"` // the JSON type; "": any
 	Title       string            `json:"title,omitempty"`
 	Description string            `json:"description,omitempty"`
 	Enum        []string          `json:"enum,omitempty"`                 // the strings that are allowed; nil: all
 	EnumNames   []string          `json:"enumNames,omitempty"`            // how a form shows the values of Enum, in the same order
-	Format      string            `json:"format,omitempty"`               // of a string, such as "email"; it is not checked
-	Minimum     *float64          `json:"minimum,omitempty"`              // of a number; nil: no bound
-	Maximum     *float64          `json:"maximum,omitempty"`              // of a number; nil: no bound
+	Format      string            `json:"format,omitempty"`               // the format of a string, such as "email"; it is not checked
+	Minimum     *float64          `json:"minimum,omitempty"`              // the smallest number that is allowed; nil: no bound
+	Maximum     *float64          `json:"maximum,omitempty"`              // the largest number that is allowed; nil: no bound
 	Default     any               `json:"default,omitempty"`              // the value of an argument that is missing; nil: it stays missing
-	Properties  map[string]schema `json:"properties,omitempty"`           // of an object, by name
+	Properties  map[string]schema `json:"properties,omitempty"`           // the properties of an object, by name
 	Required    []string          `json:"required,omitempty"`             // the names of Properties that must be there
 	Additional  *bool             `json:"additionalProperties,omitempty"` // whether an object may have others than Properties; nil: it may
 }

@@ -25,8 +25,8 @@ type clientInfo struct {
 // rpcError is an error that becomes a JSON-RPC error response.
 type rpcError struct {
 	code    int    // the code of the response
-	message string // its message
-	data    any    // its data; nil: the response has none
+	message string // the message of the response
+	data    any    // the data of the response; nil: it has none
 }
 
 // Error returns the message.

@@ -28,10 +28,10 @@ type annotations struct {
 }
 
 var (
-	readOnlyTool  = annotations{ReadOnly: true, Idempotent: true} // of a tool that changes nothing
-	changesServer = annotations{}                                 // of a tool that changes something in this server only
-	asksClient    = annotations{OpenWorld: true}                  // of a tool that asks the client, which may ask anybody
-	endsServer    = annotations{Destructive: true}                // of a tool that ends this server
+	readOnlyTool  = annotations{ReadOnly: true, Idempotent: true} // the annotations of a tool that changes nothing
+	changesServer = annotations{}                                 // the annotations of a tool that changes something in this server only
+	asksClient    = annotations{OpenWorld: true}                  // the annotations of a tool that asks the client, which may ask anybody
+	endsServer    = annotations{Destructive: true}                // the annotations of a tool that ends this server
 )
 
 // Typed returns a function for Tool.Run that reads the arguments into an A, a struct, and calls f with it.
@@ -54,10 +54,10 @@ type Result struct {
 
 // Content is one block of a result or a prompt message.
 type Content struct {
-	Type     string    `json:"type"`               // text, image, audio or resource
+	Type     string    `json:"type"`               // the kind of block: text, image, audio or resource
 	Text     any       `json:"text,omitempty"`     // a string, or a json.RawMessage: a string as the client has spelled it
-	Data     string    `json:"data,omitempty"`     // of an image or audio, in Base64
-	MimeType string    `json:"mimeType,omitempty"` // of Data
+	Data     string    `json:"data,omitempty"`     // the bytes of an image or audio, in Base64
+	MimeType string    `json:"mimeType,omitempty"` // the media type of Data
 	Resource *Contents `json:"resource,omitempty"` // of a block of type resource: the embedded resource
 }
 

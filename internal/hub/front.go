@@ -20,14 +20,14 @@ type startPage struct {
 	Version   string    // the version of this program
 	Refused   string    // why the page tells nothing else, and what to do; "": it tells all
 	Endpoints []link    // addresses for clients: of the only server, or of the list of servers; and /readyz
-	Servers   []link    // the address of each server, where there are many; nil: clients must authenticate, and the page does not name them
+	Servers   []link    // the address of each server, where there are many; nil: the bridge has one server, or clients must authenticate
 	Snippets  []snippet // what to write into the configurations of clients
 	Links     []link    // pages to read
 }
 
 // A link is something that has an address.
 type link struct {
-	Name    string // what it is
+	Name    string // what the address leads to
 	Address string // its URL
 }
 

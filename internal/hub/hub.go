@@ -141,8 +141,8 @@ func (h *Hub) SetMaxChildren(n int) { h.totalProcesses.Resize(n) }
 
 // Bounds for clients that are only told why they cannot be served in lines (Hub.lineRefuser).
 const (
-	maxRefusedClientMessageSize = 64 << 10 // how large a message of such a client may be, in bytes
-	maxRefusedClientSessions    = 100      // how many of these clients there may be at a time
+	maxRefusedClientMessageSize = 64 << 10 // how large a message may be of a client that is only told why it cannot be served in lines, in bytes
+	maxRefusedClientSessions    = 100      // how many clients there may be at a time that are only told why they cannot be served in lines
 )
 
 // errClosed is the error of Apply and Restart after Close.

@@ -27,9 +27,9 @@ import (
 const (
 	defaultMaxMessageSize = 64 << 20         // the largest message of a client, in bytes, where Spec.MaxMessageSize is 0
 	DefaultMaxSessions    = 1000             // how many sessions each transport may have where Spec.MaxSessions is 0
-	defaultMaxRequests    = 32               // how many processes a server with one for each request may have where Spec.MaxChildren is 0
+	defaultMaxRequests    = 32               // how many processes a server may have that gets one for each request, where Spec.MaxChildren is 0
 	DefaultQueue          = 100              // how many clients may wait for a process where Spec.Queue is 0
-	DefaultQueueTimeout   = 10 * time.Second // how long these clients wait where Spec.QueueTimeout is 0
+	DefaultQueueTimeout   = 10 * time.Second // how long a client waits for a process to end where Spec.QueueTimeout is 0
 )
 
 // Spec is one server and how it is exposed. The zero value of everything but
@@ -67,7 +67,7 @@ type Spec struct {
 
 	MaxChildren  int           // how many processes the server may have at once. 0: as many as sessions, and 100 that clients share; or defaultMaxRequests with one for each request
 	Queue        int           // how many clients may wait for a process to end. 0: DefaultQueue; negative: none
-	QueueTimeout time.Duration // how long these clients wait before they are refused. 0: DefaultQueueTimeout
+	QueueTimeout time.Duration // how long a client waits for a process to end before it is refused. 0: DefaultQueueTimeout
 
 	// Eager has one process started before there is a client.
 	Eager bool
@@ -113,7 +113,7 @@ const firstMessageTimeout = 30 * time.Second
 
 // server is a Spec at work: the server on all listening transports.
 type server struct {
-	spec     Spec             // with defaults
+	spec     Spec             // what the server was made of, with defaults filled in
 	upstream *upstream.Server // how the server itself is reached
 	log      hclog.Logger     // with the name of the server in each line
 

@@ -32,7 +32,7 @@ type process struct {
 	PID           int        `json:"pid"`
 	Server        string     `json:"server"`            // the name of the server
 	Session       string     `json:"session,omitempty"` // the name of the session that it serves; "": not of one session, or not known
-	Program       string     `json:"program"`           // what it runs
+	Program       string     `json:"program"`           // the program that it runs
 	Began         time.Time  `json:"began"`             // when it was started
 	StopStep      string     `json:"step,omitempty"`    // the last step that was taken to end it: "close stdin", "terminate" or "kill"; "": none
 	Ended         *time.Time `json:"ended,omitempty"`   // when it has ended; nil: it runs
@@ -53,7 +53,7 @@ type usage struct {
 type session struct {
 	Name      string    `json:"name"`
 	Server    string    `json:"server"`              // the name of the server
-	Transport string    `json:"transport"`           // over which the client has come in
+	Transport string    `json:"transport"`           // the transport over which the client has come in
 	Era       string    `json:"era,omitempty"`       // which era the client speaks; "": not known yet
 	Revision  string    `json:"revision,omitempty"`  // which revision of the protocol the client speaks; "": not known yet
 	Client    string    `json:"client,omitempty"`    // what the client calls itself; "": not known

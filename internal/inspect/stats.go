@@ -11,7 +11,7 @@ import (
 
 const (
 	statsWindow         = time.Minute // how far back the numbers of lastMinute look
-	maxAnswersPerServer = 4096        // how many answers of a server are kept for these numbers, the latest
+	maxAnswersPerServer = 4096        // how many answers of a server are kept for the numbers of lastMinute, the latest
 )
 
 // stats is an observe.Watcher that keeps when the clients' latest calls were answered, how long they took, and which had errors.

@@ -41,10 +41,10 @@ func Split(l net.Listener, log hclog.Logger) (http, lines net.Listener) {
 
 // A splitter is what the two listeners of Split share.
 type splitter struct {
-	listener  net.Listener // that is split
+	listener  net.Listener // the listener that Split was given
 	log       hclog.Logger
-	http      chan acceptResult // to Accept of the listener for HTTP
-	lines     chan acceptResult // to Accept of the listener for messages in lines
+	http      chan acceptResult // carries connections and errors to Accept of the listener for HTTP
+	lines     chan acceptResult // carries connections to Accept of the listener for messages in lines
 	done      chan struct{}     // closed by Close
 	closeOnce sync.Once         // Close closes once
 	closeErr  error             // what Close returns, once it was called
@@ -63,7 +63,7 @@ type acceptResult struct {
 // splitListener is one of the two listeners of Split.
 type splitListener struct {
 	splitter *splitter         // shared with the other listener
-	conns    chan acceptResult // what its Accept returns
+	conns    chan acceptResult // carries what its Accept returns
 }
 
 // Accept returns the next connection whose first byte is for this listener; net.ErrClosed after Close.

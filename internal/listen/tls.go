@@ -29,7 +29,7 @@ type certificates struct {
 	loadMu        sync.Mutex         // held during load, so that two loads do not overlap
 	listenerCount atomic.Int64       // how many listeners with TLS are open
 	cancel        context.CancelFunc // ends the watch over the files; nil: there is none
-	wg            sync.WaitGroup     // waits for the goroutine of that watch
+	wg            sync.WaitGroup     // waits for the goroutine of the watch over the files
 }
 
 // loadCertificates checks that o names all files that belong together, and loads them.

@@ -6,7 +6,7 @@ import (
 
 const (
 	pageWidth      = 80 // how many columns the lines of a page of help have at most
-	flagTextColumn = 28 // the column at which the texts of flags begin on such a page
+	flagTextColumn = 28 // the column at which the texts of flags begin on a page of help
 )
 
 // FrontPage returns the first page: what the program is, examples, commands and topics.

@@ -38,7 +38,7 @@ type Example struct {
 
 // ParsedFlag is what the program's parser of flags knows of a flag.
 type ParsedFlag struct {
-	Name     string // its name, without dashes
+	Name     string // the name of the flag, without dashes
 	Short    string // the letter of its short form; "": it has none
 	Default  string // its default, as one would write it; "": it need not be shown
 	IsSwitch bool   // it takes no value, or one behind "=" only
@@ -48,13 +48,13 @@ type ParsedFlag struct {
 type Group struct {
 	Title    string
 	Commands []string // the names of the commands for which the group is shown; nil: all that have any of its flags
-	Flags    []Flag   // in the order in which they are shown
+	Flags    []Flag   // the flags, in the order in which they are shown
 	Notes    []string // paragraphs below the flags
 }
 
 // A Flag is a flag as people see it.
 type Flag struct {
-	Name string // its name, without dashes
+	Name string // the name of the flag, without dashes
 
 	// Value stands for its value in the help. Of words with "|" between them, those in small letters are written as they are; FILE and DIR are
 	// completed as such; "[=X]" may be left out. "": it has no value.
@@ -83,7 +83,7 @@ func (m *Manual) findCommand(name string) *Command {
 // shownGroup is a Group with those of its flags that a command has.
 type shownGroup struct {
 	title string      // Group.Title
-	flags []shownFlag // in the order of the Group
+	flags []shownFlag // the flags, in the order of the Group
 	notes []string    // Group.Notes
 }
 

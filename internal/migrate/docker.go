@@ -67,8 +67,8 @@ func (d dockerLine) programArgs() []string {
 	return slices.Insert(args, 0, "--port", public)
 }
 
-// addDockerSettings completes the advice for the program in the image by docker's own options: environment variables become --env, folders and
-// files of variables are left out.
+// addDockerSettings completes the advice for the program in the image by docker's own options: environment variables become --env in a.Line,
+// mounted folders and files of variables go into a.LeftOut.
 func (d dockerLine) addDockerSettings(a *Advice) {
 	var env []string
 	for _, value := range d.values("-e", "--env") {

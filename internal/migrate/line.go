@@ -110,13 +110,13 @@ func SupergatewayAdvice(args []string) (a Advice, ok bool) {
 
 // A supergatewayLine is a command line of supergateway, taken apart.
 type supergatewayLine struct {
-	flags      []givenFlag // in the order of the line
+	flags      []givenFlag // the flags, in the order of the line
 	strayWords int         // how many words belong to no flag
 }
 
 // A givenFlag is a flag of a command line of another program, with its values.
 type givenFlag struct {
-	name   string   // as the line spells it, without dashes
+	name   string   // the name of the flag, as the line spells it, without dashes
 	values []string // the words that are its values; none: it has no value there
 }
 

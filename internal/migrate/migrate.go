@@ -10,7 +10,7 @@ import (
 
 // A peerFlag is a flag of another program that mcp-bridge does not have.
 type peerFlag struct {
-	name    string // as the manual of the program spells it, without dashes
+	name    string // the name of the flag, as the manual of the program spells it, without dashes
 	program string // the name of the program
 	advice  string // what to write instead
 }

@@ -257,7 +257,7 @@ func (p peerLine) isRemote() bool { return len(p.target) > 0 && strings.Contains
 
 // A peerLine is a command line of another program than supergateway, taken apart.
 type peerLine struct {
-	flags  []givenFlag // in the order of the line
+	flags  []givenFlag // the flags, in the order of the line
 	target []string    // the words that belong to no flag: a command, or a URL first; nil: none
 }
 
