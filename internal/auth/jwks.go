@@ -19,7 +19,7 @@ const (
 	keysMaxAge            = 15 * time.Minute // how old keys may be until they are fetched again, so that a key that was withdrawn goes
 	keysMaxStaleAge       = 24 * time.Hour   // how old keys may be that are still used while they cannot be fetched again
 	minFetchInterval      = 30 * time.Second // how long after one fetch the next may begin
-	minFirstFetchInterval = 5 * time.Second  // the same as long as there are no keys that may be used
+	minFirstFetchInterval = 5 * time.Second  // how long after one fetch the next may begin as long as there are no keys that can be used
 	keysFetchTimeout      = 10 * time.Second // how long a fetch may take, unless Caller has a Timeout
 	maxKeysTried          = 8                // how many keys a token is tried with that names no key
 )

@@ -32,7 +32,7 @@ type ClientMetadata struct {
 // A Registration is a client that a server knows (RFC 7591, 3.2.1). It belongs to Issuer, and to
 // the redirect URIs it was made with.
 type Registration struct {
-	Issuer          string    // the authorization server's
+	Issuer          string    // the issuer that has registered the client
 	Client          Client    // the client; its AuthMethod is the one that the server has assigned, or else the one asked for; "": the server's metadata decides
 	RedirectURIs    []string  // those that the server has registered
 	IssuedAt        time.Time // when the client was registered, as the server says, or else by our clock

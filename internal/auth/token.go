@@ -23,7 +23,7 @@ const (
 // A Grant is the parameters of a token request that say why the token should be issued: a code, a refresh
 // token, an assertion (RFC 6749, 1.3). The functions that make one leave out parameters that are "".
 type Grant struct {
-	form url.Values // with grant_type
+	form url.Values // the form of the token request, with grant_type
 }
 
 // newGrant makes a Grant with this grant_type. pairs are names and values of its parameters in turn; those

@@ -48,7 +48,7 @@ type Holder interface {
 type Options struct {
 	Max   int           // how many places there are; 0 or less: no bound
 	Queue int           // how many of all parties may wait for a place; a party that would hold less than an equal part even with it may wait beside them
-	Wait  time.Duration // how long each of them may wait; 0: nobody waits
+	Wait  time.Duration // how long one may wait for a place; 0: nobody waits
 }
 
 const (

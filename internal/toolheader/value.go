@@ -10,7 +10,7 @@ import (
 // The sentinel: what stands between the two is base64.
 const (
 	sentinelStart = "=?base64?" // begins a header value that is base64
-	sentinelEnd   = "?="        // ends such a value
+	sentinelEnd   = "?="        // ends a header value that is base64
 )
 
 // EncodeValue returns the value of a Mcp-Name or Mcp-Param header for a text: the

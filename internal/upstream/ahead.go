@@ -15,28 +15,29 @@ import (
 )
 
 const (
-	// trialTime is how long a server must live after its start to be called started.
+	// trialTime is how long after its start the end of a server that was started ahead counts as a failed start.
 	trialTime = 2 * time.Second
-	// maxAheadWait is how long a server that was started ahead waits for its client.
+	// maxAheadWait is how long a server that was started ahead waits for its first client. Then it is stopped.
 	maxAheadWait = 30 * time.Second
 )
 
-// aheadServer is one server that was started before there was a client, so that a
-// command that cannot work is found out at once, and the first client need not wait.
+// An aheadServer is one server that was started before there was a client, so that a command that cannot work
+// is found out at once, and the first client need not wait.
 type aheadServer struct {
-	onTrialFailed func(error) // told when the server ends on trial
+	onTrialFailed func(error) // told, once at most, that the server has ended within trialTime
 	log           hclog.Logger
-	process       *process // nil: it is none
+	process       *process // the server's process; nil: it is no command
 
-	cancel context.CancelFunc // ends the watch
-	done   chan struct{}      // closed when ready says what came of it
-	wg     sync.WaitGroup     // the watch
+	cancel context.CancelFunc // ends watch, which then keeps the server
+	done   chan struct{}      // closed when ready is final
+	wg     sync.WaitGroup     // the goroutine of watch
 
 	mu    sync.Mutex
-	ready bridge.Conn // what take hands out; nil: nothing is kept
+	ready bridge.Conn // the Conn to the server, for take; nil: the server has ended, or was taken
 }
 
-// startAhead starts a server ahead. The error is that of its start.
+// startAhead starts a server ahead, with a Conn of d. failed is told if it ends within trialTime. The error
+// is that of the start.
 func startAhead(d bridge.Dialer, failed func(error), log hclog.Logger) (*aheadServer, error) {
 	var conn bridge.Conn
 	var p *process
@@ -55,12 +56,12 @@ func startAhead(d bridge.Dialer, failed func(error), log hclog.Logger) (*aheadSe
 	return s, nil
 }
 
-// maxEarlyMessages is how many messages a server may say before anybody has asked for
-// it. More are left in its pipe.
+// maxEarlyMessages is how many messages of a server are kept that come before it has a client. More are left
+// in its pipe.
 const maxEarlyMessages = 100
 
-// watch waits until the server ends, is asked for, or has waited long enough.
-// What it says meanwhile is kept for the client.
+// watch waits until the server ends, take is called, or maxAheadWait has passed. What the server sends
+// meanwhile is kept for the client. If nobody takes the server, it is closed.
 func (s *aheadServer) watch(ctx context.Context, conn bridge.Conn) {
 	defer s.cancel()
 	started := time.Now()
@@ -90,7 +91,7 @@ func (s *aheadServer) watch(ctx context.Context, conn bridge.Conn) {
 	}
 }
 
-// take hands out the server, once; nil: there is none (any more).
+// take returns the Conn to the server, the first time; nil: the server has ended, or was taken before.
 func (s *aheadServer) take() bridge.Conn {
 	s.cancel()
 	<-s.done
@@ -101,14 +102,14 @@ func (s *aheadServer) take() bridge.Conn {
 	return conn
 }
 
-// assignSession says for whom the server works that take has handed out.
+// assignSession says for which session the server works, after take has returned it.
 func (s *aheadServer) assignSession(session *observe.Session) {
 	if s.process != nil {
 		s.process.setSession(session)
 	}
 }
 
-// close stops what nobody asked for.
+// close stops the server, unless it was taken.
 func (s *aheadServer) close() error {
 	defer s.wg.Wait()
 	if conn := s.take(); conn != nil {
@@ -117,13 +118,13 @@ func (s *aheadServer) close() error {
 	return nil
 }
 
-// earlyConn is a Conn whose server has said something before it had a client.
+// An earlyConn is the Conn to a server that has sent messages before it had a client.
 type earlyConn struct {
 	bridge.Conn
-	earlyMessages []jsonrpc.Message
+	earlyMessages []jsonrpc.Message // those that Receive has not handed on yet
 }
 
-// earlySink keeps what the server says.
+// An earlySink keeps what a server sends, in conn.earlyMessages, up to maxEarlyMessages.
 type earlySink struct{ conn *earlyConn }
 
 // TrySend implements bridge.Sink.
@@ -144,7 +145,7 @@ func (s earlySink) Send(ctx context.Context, m jsonrpc.Message) error {
 	return ctx.Err()
 }
 
-// Receive hands on what was said before, and then what comes.
+// Receive hands on the messages that came early, and then what the server sends.
 func (c *earlyConn) Receive(ctx context.Context, sink bridge.Sink) error {
 	for len(c.earlyMessages) > 0 {
 		if err := ctx.Err(); err != nil {

@@ -13,10 +13,10 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// sealState gives a modern client who has authenticated requestState and ids of tasks under
-// its own name only (A6): a server that principals share cannot tell who comes back
-// with one. refuse is told why a request is refused. If it returns true, sealState answers
-// the request; otherwise the request is passed on. Conns of other clients are returned as they are.
+// sealState gives a modern client that has authenticated requestState and ids of tasks that are bound to its
+// principal (A6): a server that principals share cannot tell who comes back with one. refuse is told why a
+// request is refused, because these are another principal's. If it returns true, sealState answers the
+// request; otherwise the request is passed on. Conns of other clients are returned as they are.
 func (s *Server) sealState(ctx context.Context, client bridge.Conn, refuse func(no *era.Refusal) (answer bool)) bridge.Conn {
 	principal := identity.Principal(ctx)
 	if principal == "" {
@@ -44,15 +44,15 @@ func (s *Server) sealState(ctx context.Context, client bridge.Conn, refuse func(
 	})
 }
 
-// binder binds requestState and ids of tasks to an authenticated client.
+// A binder binds requestState and ids of tasks to the principal of one client, and takes only those back.
 type binder struct {
 	s            *Server
-	principal    string
-	taskRequests idSet // requests in progress whose results are about a task
+	principal    string // the client's
+	taskRequests idSet  // ids of its requests in progress whose results are about a task
 }
 
-// unbindMessage returns a client's message with the server's own requestState and ids
-// of tasks, or why it is refused.
+// unbindMessage returns a client's message as the server gets it: with the server's own requestState and ids
+// of tasks. A Refusal: they are not the client's.
 func (b *binder) unbindMessage(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
 	switch method := m.Method(); {
 	case m.Kind() != jsonrpc.Request:
@@ -71,10 +71,12 @@ func (b *binder) unbindMessage(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal
 }
 
 var (
-	errForeignState = &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "Invalid or expired requestState"}
-	errForeignTask  = &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "Unknown task"}
+	errForeignState = &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "Invalid or expired requestState"} // errForeignState refuses a requestState that is not bound to the client's principal.
+	errForeignTask  = &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "Unknown task"}                    // errForeignTask refuses the id of a task that is not bound to the client's principal.
 )
 
+// unbindState returns a client's request, which may be a retry, with the server's own requestState. A
+// Refusal: the requestState is not the client's.
 func (b *binder) unbindState(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
 	values, no := singleValues(m.ParamsObject().Members(), "requestState", "inputResponses")
 	if no != nil {
@@ -91,6 +93,8 @@ func (b *binder) unbindState(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) 
 	return m.WithParams(jsonrpc.With(m.Params(), "requestState", jsonrpc.Quote(own))), nil
 }
 
+// unbindTask returns a client's request about a task, such as tasks/get, with the server's own id of the
+// task. A Refusal: the task is not the client's.
 func (b *binder) unbindTask(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
 	values, no := singleValues(m.ParamsObject().Members(), "taskId")
 	switch {
@@ -107,6 +111,8 @@ func (b *binder) unbindTask(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
 	return m.WithParams(jsonrpc.With(m.Params(), "taskId", own)), nil
 }
 
+// unbindListen returns a client's subscriptions/listen with the server's own ids of the tasks that it names.
+// A Refusal: one of them is not the client's.
 func (b *binder) unbindListen(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
 	values, no := singleValues(m.ParamsObject().Members(), "notifications")
 	if no != nil || values[0] == nil {
@@ -123,7 +129,8 @@ func (b *binder) unbindListen(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal)
 	return m.WithParams(jsonrpc.With(m.Params(), "notifications", jsonrpc.With(notifications, "taskIds", ids))), nil
 }
 
-// unbindTaskID returns the server's own id of a task, raw; false: it is not the client's.
+// unbindTaskID returns the server's own id of a task, for the id that the client has sent; both are raw JSON.
+// false: it is not the client's.
 func (b *binder) unbindTaskID(raw []byte) (own []byte, ok bool) {
 	text, ok := jsonrpc.Text(raw)
 	if !ok {
@@ -133,8 +140,8 @@ func (b *binder) unbindTaskID(raw []byte) (own []byte, ok bool) {
 	return jsonrpc.Quote(id), ok
 }
 
-// bindTaskID returns the id of a task as the client gets it, raw; what is no id
-// stays.
+// bindTaskID returns the id of a task as the client gets it, for the server's own; both are raw JSON. What is
+// no string stays. It is always true.
 func (b *binder) bindTaskID(raw []byte) ([]byte, bool) {
 	id, ok := jsonrpc.Text(raw)
 	if !ok {
@@ -143,8 +150,8 @@ func (b *binder) bindTaskID(raw []byte) ([]byte, bool) {
 	return jsonrpc.Quote(b.s.taskIDs.Bind(b.principal, id)), true
 }
 
-// mapElements returns an array with what change makes of its elements; false: raw is
-// none, or change does not want one of them.
+// mapElements returns a JSON array in which change has replaced each element. false: raw is no array, or
+// change has returned false for an element.
 func mapElements(raw []byte, change func([]byte) ([]byte, bool)) (out []byte, ok bool) {
 	if len(raw) == 0 || raw[0] != '[' {
 		return nil, false
@@ -162,9 +169,8 @@ func mapElements(raw []byte, change func([]byte) ([]byte, bool)) (out []byte, ok
 	return append(out, ']'), true
 }
 
-// singleValues returns the values of up to two keys of an object; nil: there is none. A
-// key must not stand twice, nor in other letters: the server may take the one
-// that was not looked at.
+// singleValues returns the raw values of up to two keys of an object; nil: it has no such key. A Refusal: a
+// key stands twice, or in other letters ("taskID"), since the server may take the one that was not looked at.
 func singleValues(object iter.Seq[jsonrpc.Member], keys ...string) (values [2][]byte, no *era.Refusal) {
 	for member := range object {
 		for i, key := range keys {
@@ -181,8 +187,8 @@ func singleValues(object iter.Seq[jsonrpc.Member], keys ...string) (values [2][]
 	return values, nil
 }
 
-// bindMessage returns what the client gets of a message: requestState and ids of tasks
-// under its name.
+// bindMessage returns a server's message as the client gets it: with requestState and ids of tasks that are
+// bound to its principal.
 func (b *binder) bindMessage(m jsonrpc.Message) jsonrpc.Message {
 	switch m.Kind() {
 	case jsonrpc.Response:
@@ -193,6 +199,8 @@ func (b *binder) bindMessage(m jsonrpc.Message) jsonrpc.Message {
 	return m
 }
 
+// bindResponse returns a server's response with requestState and the id of a task bound to the client's
+// principal, if it has one of them.
 func (b *binder) bindResponse(m jsonrpc.Message) jsonrpc.Message {
 	about := b.taskRequests.has(m.ID())
 	if m.IsError() {
@@ -212,6 +220,8 @@ func (b *binder) bindResponse(m jsonrpc.Message) jsonrpc.Message {
 	return m
 }
 
+// bindNotification returns a server's notification with the ids of tasks in it bound to the client's
+// principal.
 func (b *binder) bindNotification(m jsonrpc.Message) jsonrpc.Message {
 	switch m.Method() {
 	case "notifications/tasks":
@@ -228,14 +238,15 @@ func (b *binder) bindNotification(m jsonrpc.Message) jsonrpc.Message {
 	return m
 }
 
-// idSet are ids of requests. The zero value is empty; any number of goroutines may
-// use it. To ask an empty one costs next to nothing.
+// An idSet is a set of ids of requests. The zero value is empty; any number of goroutines may use it. To ask
+// an empty one costs next to nothing.
 type idSet struct {
-	count atomic.Int32
+	count atomic.Int32 // how many are in ids, to be read without mu
 	mu    sync.Mutex
 	ids   map[jsonrpc.ID]struct{}
 }
 
+// add puts an id in.
 func (s *idSet) add(id jsonrpc.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,7 +257,7 @@ func (s *idSet) add(id jsonrpc.ID) {
 	s.count.Store(int32(len(s.ids)))
 }
 
-// has reports whether an id is in.
+// has reports whether an id, or one that is Equivalent to it, is in the set.
 func (s *idSet) has(id jsonrpc.ID) bool {
 	if s.count.Load() == 0 {
 		return false
@@ -257,7 +268,7 @@ func (s *idSet) has(id jsonrpc.ID) bool {
 	return ok
 }
 
-// remove takes an id out.
+// remove takes an id, or one that is Equivalent to it, out of the set.
 func (s *idSet) remove(id jsonrpc.ID) {
 	if s.count.Load() == 0 {
 		return

@@ -16,33 +16,33 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream/sharing"
 )
 
-// connector is the Dialer of one shared server: its Conns speak modern, whatever the
-// server speaks. It learns what passes by about the server's tools and its era.
+// A connector is the Dialer of one shared server: its Conns speak modern, whatever the server speaks. On the
+// way it learns the server's tools, and whether its era has changed.
 type connector struct {
 	s           *Server
-	shared      *sharing.Server
-	toolSchemas *schemas.Table
-	filter      atomic.Pointer[legacyserver.Filter] // of a legacy server, once it was started
+	shared      *sharing.Server                     // the shared server
+	toolSchemas *schemas.Table                      // learns the server's tools
+	filter      atomic.Pointer[legacyserver.Filter] // of the last legacy server that it has started; nil: none, or the server is modern
 
-	// Only Dial uses these: how many servers it has started, and how many of them, the last ones in a row, have ended at the
-	// question which era they speak.
-	starts, failedProbes int
+	starts       int // how many modern servers Dial has started; only Dial uses it
+	failedProbes int // how many servers in a row have ended at the question which era they speak; only Dial uses it
 }
 
-// newConnector is Connect of sharing.Options.
+// newConnector returns the connector of a shared server, and its hasParked: it is for
+// sharing.Options.Connect.
 func (s *Server) newConnector(shared *sharing.Server) (bridge.Dialer, func() bool) {
 	c := &connector{s: s, shared: shared, toolSchemas: s.table(shared.Key)}
 	return c, c.hasParked
 }
 
-// hasParked reports whether calls wait for their clients in the server.
+// hasParked reports whether calls in the server wait for something that their clients were asked.
 func (c *connector) hasParked() bool {
 	f := c.filter.Load()
 	return f != nil && f.Parked() > 0
 }
 
-// Dial starts the server, or connects to it, as one that speaks modern. It is
-// what the Mux calls.
+// Dial implements bridge.Dialer: it starts the server, or connects to it, and returns a Conn that speaks
+// modern. The Mux calls it.
 func (c *connector) Dial(ctx context.Context) (bridge.Conn, error) {
 	ctx = identity.WithParty(ctx, c.shared.Party)
 	if c.shared.Key.Legacy {
@@ -65,6 +65,8 @@ func (c *connector) Dial(ctx context.Context) (bridge.Conn, error) {
 	return c.watchAnswers(c.watchServer(conn), nil), nil
 }
 
+// dialLegacy starts a legacy server, or connects to it, and returns a Conn that speaks modern through
+// translation.
 func (c *connector) dialLegacy(ctx context.Context) (bridge.Conn, error) {
 	var conn bridge.Conn
 	opening := legacyserver.InitializeParams([]byte(c.shared.Key.Capabilities), c.shared.ClientInfo)
@@ -87,13 +89,13 @@ func (c *connector) dialLegacy(ctx context.Context) (bridge.Conn, error) {
 	return &initializingConn{Conn: c.watchAnswers(conn, f), filter: f}, nil
 }
 
-// maxFailedProbes is how many servers in a row must have ended at the question which era
-// they speak before that is doubted: an older server may do just that.
+// maxFailedProbes is how many servers in a row must have ended at the question which era they speak before
+// checkStillModern takes that for a change of era: an older server may do just that.
 const maxFailedProbes = 3
 
-// checkStillModern asks a process that takes the place of one that has ended whether it
-// still speaks 2026-07-28: what it is started from may have changed. (A server
-// at a URL says so with each answer.)
+// checkStillModern asks a process that takes the place of one that has ended whether it still speaks
+// 2026-07-28: its program may have been replaced by an older one. nil: it does, or need not be asked. (A
+// server at a URL says so with each answer.)
 func (c *connector) checkStillModern(ctx context.Context, conn bridge.Conn) error {
 	if c.starts == 0 || c.s.spec.Protocol != era.Auto || c.s.isHTTP() {
 		return nil
@@ -114,8 +116,9 @@ func (c *connector) checkStillModern(ctx context.Context, conn bridge.Conn) erro
 	return probe.ErrChanged
 }
 
-// endIfChanged ends the shared server if it may be one of the other era by now: the next client
-// finds out. A server at an http URL is asked instead. ended: the shared server was ended.
+// endIfChanged is called when the server may be one of the other era by now. It ends the shared server, so
+// that the next client finds out, unless the finding is too fresh to be doubted. A server at an http URL is
+// asked instead. ended: the shared server was ended.
 func (c *connector) endIfChanged() (ended bool) {
 	if !c.s.prober.SuspectOtherEra() {
 		return false

@@ -17,19 +17,22 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/stdio"
 )
 
-// dialers are the ways to a server.
+// dialers are the Dialers of a server, before they are wrapped (wrapDialer), but for modern.
 type dialers struct {
-	lasting, singleSession bridge.Dialer  // see Server.clientDialer
-	reportingRenewal       bridge.Dialer  // lasting, of what clients share: says when the session was renewed; nil: is lasting
-	modern                 bridge.Dialer  // Conns that speak modern, if the server does
-	remote                 *remote.Dialer // of a URL
+	lasting          bridge.Dialer  // of Conns that outlive the session of a remote server; see Server.clientDialer
+	singleSession    bridge.Dialer  // of Conns that end with it; for a command, the same as lasting
+	reportingRenewal bridge.Dialer  // lasting, for a server that clients share: its Conns say when the session was renewed; nil: lasting is used
+	modern           bridge.Dialer  // of Conns that speak modern, if the server does
+	remote           *remote.Dialer // for a server at a URL; nil: it is a command
 }
 
+// A dialFunc is a bridge.Dialer that is a function.
 type dialFunc func(ctx context.Context) (bridge.Conn, error)
 
+// Dial implements bridge.Dialer.
 func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return f(ctx) }
 
-// makeDialers fills dialers. An error is one of the URL.
+// makeDialers sets dialers. The error is about the URL.
 func (s *Server) makeDialers() error {
 	d := &s.dialers
 	if s.IsCommand() {
@@ -61,7 +64,7 @@ func (s *Server) makeDialers() error {
 	return nil
 }
 
-// commandDialer returns the Dialer that starts the command.
+// commandDialer returns the Dialer that starts the command, for each Conn.
 func (s *Server) commandDialer() bridge.Dialer {
 	skipped := new(noiseLimiter) // of all its processes
 	spec := s.spec.Command
@@ -78,7 +81,8 @@ func (s *Server) commandDialer() bridge.Dialer {
 	}}}
 }
 
-// reportKilledContainer tells of a container that a server's process left behind.
+// reportKilledContainer logs what became of a container that was left when a server's process was killed: err
+// nil, it was killed too. id "": its id is not known.
 func (s *Server) reportKilledContainer(id string, err error) {
 	short := id[:min(len(id), 12)]
 	switch {
@@ -91,13 +95,12 @@ func (s *Server) reportKilledContainer(id string, err error) {
 	}
 }
 
-// clientDialer returns what gives a client its Conn to the server.
+// clientDialer returns the Dialer of a client's Conns to the server, which are counted and filtered.
 //
-// With lasting the Conn outlives the session of a remote server: when the
-// server has forgotten it, or the connection broke, a new one is made with the
-// client's own initialize (LE5). Otherwise the Conn ends with it, for clients
-// whose own connection is their session (C.6). A command's Conn ends with the
-// process in any case (ST9).
+// With lasting a Conn outlives the session of a remote server: when the server has forgotten it, or the
+// connection broke, a new one is made with the client's own initialize (LE5). Otherwise the Conn ends with
+// it, for clients whose own connection is their session (C.6). A command's Conn ends with the process in any
+// case (ST9).
 func (s *Server) clientDialer(lasting bool) bridge.Dialer {
 	d := s.dialers.singleSession
 	if lasting {
@@ -106,8 +109,8 @@ func (s *Server) clientDialer(lasting bool) bridge.Dialer {
 	return s.wrapDialer(d)
 }
 
-// sharedLegacyDialer returns what gives a shared server its Conn to a legacy server:
-// clients that listen have to hear of what they cannot see, a session that was renewed (C.3).
+// sharedLegacyDialer returns the Dialer of a shared server's Conns to a legacy server. They say when the
+// session of a remote server was renewed, since clients that listen cannot see that (C.3).
 func (s *Server) sharedLegacyDialer() bridge.Dialer {
 	if s.dialers.reportingRenewal == nil {
 		return s.clientDialer(true)
@@ -115,12 +118,13 @@ func (s *Server) sharedLegacyDialer() bridge.Dialer {
 	return s.wrapDialer(s.dialers.reportingRenewal)
 }
 
-// wrapDialer returns a Dialer whose Conns are counted and filtered.
+// wrapDialer returns a Dialer whose Conns, made by d, count in the status and hide tools (Spec.Tools).
 func (s *Server) wrapDialer(d bridge.Dialer) bridge.Dialer {
 	return toolfilter.Wrap(&countingDialer{status: &s.status, log: s.log, dialer: d, transport: s.transportName(), remote: !s.IsCommand()}, s.spec.Tools)
 }
 
-// transportName returns how the bridge speaks with the server, as observe.Session says it.
+// transportName returns the name of the transport to the server, as observe.Session takes it: "stdio",
+// "http", "websocket", "socket" or "tcp".
 func (s *Server) transportName() string {
 	scheme, _, _ := strings.Cut(s.spec.URL, ":")
 	switch scheme {
@@ -136,8 +140,8 @@ func (s *Server) transportName() string {
 	return "http"
 }
 
-// dialAdmitted takes a place for as long as the Conn is open, for the Party of
-// ctx. h holds the place.
+// dialAdmitted takes a place for the Party of ctx, and returns a Conn of d, which gives the place back when
+// it is closed. h holds the place.
 func (s *Server) dialAdmitted(ctx context.Context, d bridge.Dialer, h limiter.Holder) (bridge.Conn, error) {
 	ctx = observe.WithSession(ctx, s.spec.Observer.OpenUnannounced(s.spec.Name, ""))
 	if s.spec.AcquirePlace == nil {

@@ -16,13 +16,15 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Handler returns what serves clients of both eras on connections of their
-// own: a socket, our stdin. What lasting means is said at clientDialer.
+// Handler returns what serves clients of both eras on connections of their own: a socket, our stdin. With
+// lasting, a legacy client's Conn to a remote server outlives the session there (clientDialer).
 func (s *Server) Handler(lasting bool, o bridge.PumpOptions) bridge.Handler {
 	return bridge.ByEra(asLegacy(s.LegacyHandler(lasting, o)), s.modernHandler(o))
 }
 
-// LegacyHandler returns what serves the sessions of legacy clients.
+// LegacyHandler returns what serves the sessions of legacy clients: with Conns of their own or shared ones,
+// translated where that is needed. With lasting, a Conn to a remote server outlives the session there
+// (clientDialer).
 func (s *Server) LegacyHandler(lasting bool, o bridge.PumpOptions) bridge.Handler {
 	if s.spec.ClientEras == era.OnlyModern {
 		return refusingHandler(s.spec.ClientEras)
@@ -51,11 +53,11 @@ func (s *Server) LegacyHandler(lasting bool, o bridge.PumpOptions) bridge.Handle
 	return h
 }
 
-// keepsAlways is what bridge.PumpOptions say of KeepsRequests where all is translated.
+// keepsAlways is bridge.PumpOptions.KeepsRequests where all messages are translated: true.
 func keepsAlways() bool { return true }
 
-// fallbackHandler returns what serves legacy clients with Conns of their own, of the Dialer modern
-// where the server turns out to need that; modern nil: never.
+// fallbackHandler returns what serves legacy clients with Conns of their own, which the Dialer legacy makes,
+// or the Dialer modern if the server turns out to be a modern one; modern nil: legacy makes all.
 func (s *Server) fallbackHandler(legacy, modern bridge.Dialer, o bridge.PumpOptions) bridge.Handler {
 	serve := func() bridge.Handler { // is no part of what waits for a session's end, which should need little stack
 		d := &probe.Fallback{Prober: s.prober, Legacy: legacy, Modern: modern, Sessionless: s.sessionless.Load}
@@ -68,15 +70,16 @@ func (s *Server) fallbackHandler(legacy, modern bridge.Dialer, o bridge.PumpOpti
 	})
 }
 
-// asLegacy returns h for clients whose initialize may ask for a modern version.
+// asLegacy returns a Handler that serves as h does, for clients whose initialize may ask for a modern
+// version: h gets one that asks for a legacy one.
 func asLegacy(h bridge.Handler) bridge.Handler {
 	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
 		return h.ServeConn(ctx, withLegacyInitialize(ctx, client))
 	})
 }
 
-// withLegacyInitialize returns client with a first message that asks for no modern version. Mostly that
-// is client itself.
+// withLegacyInitialize returns client with a first message that asks for no modern version: client itself if
+// it does not, as most.
 func withLegacyInitialize(ctx context.Context, client bridge.Conn) bridge.Conn {
 	first, err := bridge.First(ctx, client)
 	if changed := era.LegacyInitialize(first); err == nil && changed.Key() == first.Key() {
@@ -92,8 +95,8 @@ func withLegacyInitialize(ctx context.Context, client bridge.Conn) bridge.Conn {
 	}})
 }
 
-// LegacyOnlyHandler returns what serves clients of a transport that has no place for
-// modern requests (SS9): each of those is refused.
+// LegacyOnlyHandler returns what serves clients of a transport that has no modern requests (SS9): each of
+// those is refused.
 func (s *Server) LegacyOnlyHandler(o bridge.PumpOptions) bridge.Handler {
 	served := era.OnlyLegacy
 	if s.spec.ClientEras == era.OnlyModern {
@@ -102,20 +105,21 @@ func (s *Server) LegacyOnlyHandler(o bridge.PumpOptions) bridge.Handler {
 	return bridge.ByEra(asLegacy(s.LegacyHandler(false, o)), refusingHandler(served))
 }
 
-// SharesAlways reports whether no client ever has a process of its own.
+// SharesAlways reports whether no client ever has a process of its own, so that no place for one is needed.
 func (s *Server) SharesAlways() bool {
 	return s.spec.Protocol == era.OnlyModern || s.spec.Isolation == PerPrincipal || s.spec.Isolation == Shared
 }
 
-// translatingDialer is the Dialer of legacy clients for a modern server.
+// A translatingDialer is the Dialer of legacy clients for a modern server: its Conns translate.
 type translatingDialer struct{ s *Server }
 
+// Dial implements bridge.Dialer.
 func (t *translatingDialer) Dial(ctx context.Context) (bridge.Conn, error) {
 	return t.s.dialTranslated(ctx, t.s.keys.sessionKey(ctx), nil)
 }
 
-// dialTranslated returns a Conn for a legacy client: a Member of the shared server with this key, which begins
-// with clientInfo if there is none, and translation around it.
+// dialTranslated returns a Conn for a legacy client: a Member of the shared server with this key, and
+// translation around it. If there is no such server it begins, and is told clientInfo of its client.
 func (s *Server) dialTranslated(ctx context.Context, key sharing.Key, clientInfo []byte) (bridge.Conn, error) {
 	conn, err := s.pool.Join(ctx, key, clientInfo, false)
 	if err != nil {
@@ -124,8 +128,8 @@ func (s *Server) dialTranslated(ctx context.Context, key sharing.Key, clientInfo
 	return translate.Wrap(conn, legacyclient.New(legacyclient.Options{}), s.spec.Dropped), nil
 }
 
-// sharedHandler returns what serves legacy clients that share a server. Which one may
-// depend on what initialize says.
+// sharedHandler returns what serves legacy clients that share servers. Which server it is may depend on the
+// client's initialize.
 func (s *Server) sharedHandler(o bridge.PumpOptions) bridge.Handler {
 	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
 		m, err := awaitFirstRequest(ctx, client)
@@ -153,9 +157,8 @@ func (s *Server) sharedHandler(o bridge.PumpOptions) bridge.Handler {
 	})
 }
 
-// awaitFirstRequest returns a legacy client's first message but for pings, which need no
-// server, and notifications, which can mean nothing yet. The message stays the client's
-// next one.
+// awaitFirstRequest returns the first message of a legacy client that needs a server. It answers pings before
+// that, and drops notifications, which can mean nothing yet. The message stays the client's next one.
 func awaitFirstRequest(ctx context.Context, client bridge.Conn) (jsonrpc.Message, error) {
 	defer admission.MarkUnused(ctx)()
 	s := &firstRequestSink{client: client}
@@ -166,12 +169,13 @@ func awaitFirstRequest(ctx context.Context, client bridge.Conn) (jsonrpc.Message
 	return s.firstRequest, err
 }
 
-// firstRequestSink is the Sink of awaitFirstRequest. Its Send ends Receive with errFirstRequestSeen.
+// A firstRequestSink is the Sink of awaitFirstRequest. Its Send ends Receive with errFirstRequestSeen.
 type firstRequestSink struct {
 	client       bridge.Conn
-	firstRequest jsonrpc.Message
+	firstRequest jsonrpc.Message // what awaitFirstRequest returns; invalid: it has not come yet
 }
 
+// errFirstRequestSeen ends Receive when the first request has come, which stays with the client's Conn.
 var errFirstRequestSeen = errors.New("the client's first request is not taken")
 
 // TrySend implements bridge.Sink.
@@ -189,8 +193,7 @@ func (s *firstRequestSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	return s.client.Send(ctx, jsonrpc.NewResult(m.ID(), nil))
 }
 
-// memberFor makes the client who sends a modern request a member of the shared server
-// that is to answer it.
+// memberFor makes the client that sends a modern request a member of the shared server that is to answer it.
 func (s *Server) memberFor(ctx context.Context, m jsonrpc.Message) (*sharing.Member, error) {
 	key, clientInfo, err := s.keys.KeyFor(ctx, m)
 	if err != nil {
@@ -199,7 +202,7 @@ func (s *Server) memberFor(ctx context.Context, m jsonrpc.Message) (*sharing.Mem
 	return s.pool.Join(ctx, key, clientInfo, m.Method() != "subscriptions/listen")
 }
 
-// ExchangeHandler returns what serves the single request of a modern client's Conn.
+// ExchangeHandler returns what serves the single request of a modern client's Conn (Streamable HTTP).
 func (s *Server) ExchangeHandler(o bridge.PumpOptions) bridge.Handler {
 	o.KeepsRequests = s.mayKeepRequests
 	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
@@ -225,9 +228,12 @@ func (s *Server) ExchangeHandler(o bridge.PumpOptions) bridge.Handler {
 	})
 }
 
-// failingDialer is a Dialer that fails.
-type failingDialer struct{ err error }
+// A failingDialer is a Dialer whose Dial always fails.
+type failingDialer struct {
+	err error // the error of Dial
+}
 
+// Dial implements bridge.Dialer.
 func (f failingDialer) Dial(context.Context) (bridge.Conn, error) { return nil, f.err }
 
 // modernHandler returns what serves modern clients that send many requests on one Conn.
@@ -246,14 +252,15 @@ func (s *Server) modernHandler(o bridge.PumpOptions) bridge.Handler {
 	})
 }
 
-// mayKeepRequests reports whether what clients send may be kept, because the server may be a
-// legacy one, for which it is translated (bridge.PumpOptions).
+// mayKeepRequests is bridge.PumpOptions.KeepsRequests for modern clients: their requests may be kept if the
+// server is a legacy one, for which they are translated, or that is not known.
 func (s *Server) mayKeepRequests() bool {
 	modern, known := s.prober.Known()
 	return !known || !modern
 }
 
-// refusingHandler returns what answers clients of an era that is not served (ED5).
+// refusingHandler returns what answers each request with the versions in served, for clients of an era that
+// is not served (ED5).
 func refusingHandler(served era.Eras) bridge.Handler {
 	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
 		defer admission.MarkUnused(ctx)()
@@ -263,7 +270,7 @@ func refusingHandler(served era.Eras) bridge.Handler {
 	})
 }
 
-// versionsSink answers each request with the versions that are served.
+// A versionsSink answers each request with the error that names the versions in served.
 type versionsSink struct {
 	client bridge.Conn
 	served era.Eras

@@ -29,16 +29,18 @@ const (
 	PerRequest
 )
 
+// isolations are the names of the values of Isolation, by value.
 var isolations = []string{"auto", "session", "principal", "shared", "request"}
 
 // Isolations returns the names that ParseIsolation takes.
 func Isolations() []string { return slices.Clone(isolations) }
 
-// ParseIsolation takes auto, session, principal, shared or request.
+// ParseIsolation returns the Isolation with this name: auto, session, principal, shared or request. false:
+// there is none.
 func ParseIsolation(name string) (Isolation, bool) {
 	i := slices.Index(isolations, name)
 	return Isolation(max(i, 0)), i >= 0
 }
 
-// String returns the name.
+// String returns the name: "auto" ...
 func (i Isolation) String() string { return isolations[i] }

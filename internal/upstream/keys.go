@@ -17,20 +17,20 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// keyChooser says which shared server a client uses (D.1).
+// A keyChooser says which shared server a client uses (D.1).
 type keyChooser struct {
-	isolation      Isolation
+	isolation      Isolation     // Spec.Isolation
 	eraWaitTimeout time.Duration // Spec.EraWaitTimeout
-	prober         *probe.Prober
-	pool           *sharing.Pool
-	sealer         *era.Sealer
+	prober         *probe.Prober // knows which era the server speaks
+	pool           *sharing.Pool // has the shared servers
+	sealer         *era.Sealer   // opens the requestState of legacy servers
 
 	exclusiveNumber    atomic.Uint64                // the last number that was given out for sharing.Key.Exclusive
-	lastIntroduction   atomic.Pointer[introduction] // of some modern client; see introductionOf
-	introductionMisses atomic.Uint32                // requests that have said something else
+	lastIntroduction   atomic.Pointer[introduction] // what some modern client has said of itself last; see introductionOf
+	introductionMisses atomic.Uint32                // how many requests have said something else
 }
 
-// modernKey returns which shared server a request of a principal uses if the server is modern.
+// modernKey returns the key of the shared server that a request of a principal uses if the server is modern.
 func (k *keyChooser) modernKey(principal string) sharing.Key {
 	switch k.isolation {
 	case PerPrincipal, PerSession:
@@ -44,7 +44,8 @@ func (k *keyChooser) modernKey(principal string) sharing.Key {
 	return sharing.Key{}
 }
 
-// sessionKey returns which shared server a legacy client's session uses if the server is modern.
+// sessionKey returns the key of the shared server that a legacy client's session uses if the server is
+// modern. ctx has the client's principal.
 func (k *keyChooser) sessionKey(ctx context.Context) sharing.Key {
 	if k.isolation == PerSession {
 		return sharing.Key{Exclusive: k.exclusiveNumber.Add(1)}
@@ -52,7 +53,8 @@ func (k *keyChooser) sessionKey(ctx context.Context) sharing.Key {
 	return k.modernKey(identity.Principal(ctx))
 }
 
-// KeyFor implements sharing.Keys.
+// KeyFor implements sharing.Keys: it returns the key of the shared server that a modern client's request
+// uses. It waits until it is known which era the server speaks, for eraWaitTimeout at most.
 func (k *keyChooser) KeyFor(ctx context.Context, m jsonrpc.Message) (key sharing.Key, clientInfo []byte, err error) {
 	asking := k.withProgress(ctx, m)
 	if k.eraWaitTimeout > 0 {
@@ -75,11 +77,12 @@ func (k *keyChooser) KeyFor(ctx context.Context, m jsonrpc.Message) (key sharing
 	return key, clientInfo, nil
 }
 
-// clientConnKey is the key of a ctx for the Conn of the client whose requests it is for.
+// clientConnKey is the key, in a context, of the Conn of the client whose requests are served.
 type clientConnKey struct{}
 
-// withProgress returns a ctx for the question which era the server speaks. While m waits for the answer, its client (clientConnKey) is told what
-// goes on: somebody may have to sign in first. A client that does not read is not waited for.
+// withProgress returns a ctx for the question which era the server speaks. While m waits for the answer, its
+// client (clientConnKey) is told what is waited for, if m asks for progress: somebody may have to sign in
+// first. A client that does not read is not waited for.
 func (k *keyChooser) withProgress(ctx context.Context, m jsonrpc.Message) context.Context {
 	client, _ := ctx.Value(clientConnKey{}).(bridge.Conn)
 	if _, known := k.prober.Known(); known || client == nil {
@@ -91,16 +94,22 @@ func (k *keyChooser) withProgress(ctx context.Context, m jsonrpc.Message) contex
 	return ctx
 }
 
-// noAnswerError is the error of a server that has said nothing for this time.
+// A noAnswerError says that the server has not answered within this time.
 type noAnswerError time.Duration
 
+// Error implements error.
 func (n noAnswerError) Error() string {
 	return fmt.Sprintf("the server did not answer within %v", time.Duration(n))
 }
-func (n noAnswerError) PublicError() string { return n.Error() }
-func (n noAnswerError) PublicData() []byte  { return []byte(`{"reason":"timeout"}`) }
 
-// KeyWithoutWaiting implements sharing.Keys: it must be known which era the server speaks.
+// PublicError is what clients are told (bridge.Serve).
+func (n noAnswerError) PublicError() string { return n.Error() }
+
+// PublicData is the data of the error that clients get: the reason "timeout".
+func (n noAnswerError) PublicData() []byte { return []byte(`{"reason":"timeout"}`) }
+
+// KeyWithoutWaiting implements sharing.Keys. false: it is not known which era the server speaks, or each
+// request has a server of its own.
 func (k *keyChooser) KeyWithoutWaiting(principal string, m jsonrpc.Message) (key sharing.Key, ok bool) {
 	modern, known := k.prober.Known()
 	if !known || k.isolation == PerRequest {
@@ -110,7 +119,8 @@ func (k *keyChooser) KeyWithoutWaiting(principal string, m jsonrpc.Message) (key
 	return key, true
 }
 
-// keyOf is KeyFor where it is known whether the server is modern.
+// keyOf returns the key of the shared server that the request m of a modern client uses, and the clientInfo
+// that a server is told of which begins with it. modern: the server is modern.
 func (k *keyChooser) keyOf(principal string, m jsonrpc.Message, modern bool) (key sharing.Key, clientInfo []byte) {
 	if modern {
 		return k.modernKey(principal), nil
@@ -130,8 +140,8 @@ func (k *keyChooser) keyOf(principal string, m jsonrpc.Message, modern bool) (ke
 	return key, introduction.clientInfo
 }
 
-// introductionOf returns what a modern request says of its client. Most say with
-// each what they have said with the last, and then nothing is read or allocated.
+// introductionOf returns what a modern request says of its client. Most say the same as the request before;
+// then nothing is read or allocated.
 func (k *keyChooser) introductionOf(m jsonrpc.Message) introduction {
 	raw, last := m.Meta(), k.lastIntroduction.Load()
 	if last != nil && len(raw) > 0 && string(raw) == last.meta {
@@ -158,20 +168,20 @@ func (k *keyChooser) introductionOf(m jsonrpc.Message) introduction {
 	return next
 }
 
-// replaceAfterMisses is how many requests say something else than what is kept before
-// that is replaced.
+// replaceAfterMisses is how many requests must have said something else than lastIntroduction before that is
+// replaced.
 const replaceAfterMisses = 8
 
-// introduction is what a client says of itself.
+// An introduction is what a modern request says of its client.
 type introduction struct {
-	meta            string // the whole _meta; "": it is not kept
-	rawCapabilities string // the capabilities
-	capabilities    string // as a legacy server is told of them
-	clientInfo      []byte // raw
+	meta            string // the whole _meta, raw; "": it is not kept
+	rawCapabilities string // the capabilities in it, raw
+	capabilities    string // what a legacy server is told of these
+	clientInfo      []byte // the clientInfo in it, raw
 }
 
-// keyOfState returns the shared server in which the call waits that m goes on with, if
-// it is the client's (C.4.2).
+// keyOfState returns the key of the shared server in which a call waits for m, its retry, by the requestState
+// of m (C.4.2). false: m is no such retry, or the server is not this principal's.
 func (k *keyChooser) keyOfState(principal string, m jsonrpc.Message) (sharing.Key, bool) {
 	text, ok := era.RequestStateOf(m)
 	if !ok {

@@ -18,9 +18,9 @@ import (
 
 // This file has what lies around the Conn of a shared server.
 
-// watchServer looks at two messages of the server before they are translated: that its tools have changed, which is not passed
-// on where nobody listens, and the first response of a legacy server, which answers initialize. At the end it takes stderr
-// out of the error (withoutStderr).
+// watchServer returns conn with a look at two messages of the server before they are translated:
+// notifications/tools/list_changed, on which it forgets the tools, and the first response of a legacy server,
+// which answers initialize. It takes stderr out of the error of Receive (withoutStderr).
 func (c *connector) watchServer(conn bridge.Conn) bridge.Conn {
 	initialized := !c.shared.Key.Legacy
 	return bridge.Intercept(conn, bridge.Hooks{
@@ -38,8 +38,8 @@ func (c *connector) watchServer(conn bridge.Conn) bridge.Conn {
 	})
 }
 
-// withoutStderr returns err without the last words of a process on stderr. They may be about one of the clients that share it,
-// and all of these are told of its end.
+// withoutStderr returns err without the last lines of a process on stderr. They may be about one of the
+// clients that share it, and all of these are told of its end.
 func withoutStderr(err error) error {
 	if exit, ok := errors.AsType[*stdio.ExitError](err); ok {
 		return &stdio.ExitError{Name: exit.Name, Err: exit.Err}
@@ -47,7 +47,8 @@ func withoutStderr(err error) error {
 	return err
 }
 
-// handleInitialized is told how a legacy server has answered initialize.
+// handleInitialized is called with the answer of a legacy server to initialize. If that shows that the server
+// is no legacy one any more, it ends the shared server.
 func (c *connector) handleInitialized(m jsonrpc.Message) {
 	claimed := probe.ClaimsModern(m)
 	if m.IsError() && m.Lookup("error", "data", "reason") == nil { // else there is no server
@@ -65,35 +66,36 @@ func (c *connector) handleInitialized(m jsonrpc.Message) {
 	}
 }
 
-// watchAnswers sees the lists of tools pass by, and what says that the server's era is another
-// one than was thought (ED9). f is nil for a modern server.
+// watchAnswers returns conn with a look at the answers of the server: it learns its tools, and notices that
+// its era has changed (ED9). f is its filter; nil: the server is modern.
 func (c *connector) watchAnswers(conn bridge.Conn, f *legacyserver.Filter) bridge.Conn {
 	l := &responseWatcher{connector: c, modern: f == nil, awaited: make(map[jsonrpc.ID]question)}
 	return bridge.Intercept(conn, bridge.Hooks{Send: l.handleSent, Receive: l.handleReceived})
 }
 
-// responseWatcher has the questions whose answers are of interest.
+// A responseWatcher remembers the requests to a server whose responses are of interest: tools/list and
+// server/discover.
 type responseWatcher struct {
 	*connector
 	modern bool // the server is modern
 
-	hasAwaited  atomic.Bool // awaited is not empty. Mostly it is, and nobody locks
+	hasAwaited  atomic.Bool // awaited is not empty. Mostly it is empty, and nobody takes mu
 	mu          sync.Mutex
-	awaited     map[jsonrpc.ID]question // tools/list and server/discover in progress
-	discoverIDs []jsonrpc.ID            // the server/discover that were asked last
+	awaited     map[jsonrpc.ID]question // those that have no response yet, by id
+	discoverIDs []jsonrpc.ID            // the ids of the last server/discover, at most maxDiscovers
 }
 
 // A question is a request whose response is of interest; the zero value is none.
 type question struct {
-	method      string
-	listVersion uint64 // schemas.Table.ListVersion when it was asked
+	method      string // "tools/list" or "server/discover"
+	listVersion uint64 // schemas.Table.ListVersion when it was sent
 }
 
-// maxDiscovers is how many server/discover one is looked for behind: who has
-// given it up does not say so, and the server may never answer it.
+// maxDiscovers is how many server/discover are remembered: a client that has given one up does not say so,
+// and the server may never answer it.
 const maxDiscovers = 1000
 
-// handleSent is the hook for what the server is sent.
+// handleSent is bridge.Hooks.Send: it gets what the server is sent, and changes nothing.
 func (l *responseWatcher) handleSent(m jsonrpc.Message) (out, reply jsonrpc.Message, refused error) {
 	switch method := m.Method(); method {
 	case "tools/list", "server/discover":
@@ -104,7 +106,7 @@ func (l *responseWatcher) handleSent(m jsonrpc.Message) (out, reply jsonrpc.Mess
 	return m, jsonrpc.Message{}, nil
 }
 
-// noteQuestion keeps what is asked, until it is answered. It may be called twice for the same.
+// noteQuestion remembers a request until it is answered. It may be called twice for the same.
 func (l *responseWatcher) noteQuestion(id jsonrpc.ID, method string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -133,7 +135,8 @@ func (l *responseWatcher) takeQuestion(id jsonrpc.ID) (asked question) {
 	return asked
 }
 
-// handleReceived is the hook for what the server has said: it makes of it what clients get.
+// handleReceived is bridge.Hooks.Receive: it gets what the server sends, and puts the versions that clients
+// may speak into the answer to server/discover.
 func (l *responseWatcher) handleReceived(m *jsonrpc.Message) (reply *jsonrpc.Message) {
 	if m.Kind() != jsonrpc.Response {
 		return nil
@@ -153,8 +156,8 @@ func (l *responseWatcher) handleReceived(m *jsonrpc.Message) (reply *jsonrpc.Mes
 	return nil
 }
 
-// withServedVersions returns the answer to server/discover with the versions that clients
-// may speak to us: the bridge understands more than its server (MI9).
+// withServedVersions returns the answer m to server/discover with the versions that clients may speak to the
+// bridge in the place of the server's: the bridge understands more (MI9).
 func (s *Server) withServedVersions(m jsonrpc.Message) jsonrpc.Message {
 	if m.Lookup("result", "supportedVersions") == nil || s.spec.ClientEras == era.OnlyLegacy || !probe.AnswersModern(m) {
 		return m
@@ -169,18 +172,18 @@ func (s *Server) withServedVersions(m jsonrpc.Message) jsonrpc.Message {
 	return m.WithResult(jsonrpc.With(m.Result(), "supportedVersions", append(list, ']')))
 }
 
-// lastAnswersTimeout is how long a server that could not be initialized has for the answers that it
-// still owes.
+// lastAnswersTimeout is how long after a failed initialize the Conn goes on, for the answers that clients
+// must get.
 const lastAnswersTimeout = 100 * time.Millisecond
 
-// errInitialize ends a server that could not be initialized: the next may (D4).
+// errInitialize is the error of a Conn to a server that could not be initialized: the next may be (D4).
 var errInitialize = errors.New("the server could not be initialized")
 
-// initializingConn is a Conn to a translated server. Receive ends with errInitialize when
-// that could not be initialized, once all is said.
+// An initializingConn is a Conn to a translated legacy server. If that could not be initialized, Receive ends
+// with errInitialize, soon after the answers that clients must get.
 type initializingConn struct {
 	bridge.Conn
-	filter *legacyserver.Filter
+	filter *legacyserver.Filter // knows whether initialize has failed
 }
 
 // Receive implements bridge.Conn.
@@ -196,14 +199,15 @@ func (c *initializingConn) Receive(ctx context.Context, sink bridge.Sink) error 
 	return err
 }
 
-// lastSink sets a timer when the server could not be initialized.
+// A lastSink sets endTimer once the server could not be initialized.
 type lastSink struct {
 	bridge.Sink
-	filter   *legacyserver.Filter
-	endTimer *lazytimer.Timer
-	timerSet bool
+	filter   *legacyserver.Filter // knows whether initialize has failed
+	endTimer *lazytimer.Timer     // ends Receive
+	timerSet bool                 // endTimer was set
 }
 
+// TrySend implements bridge.Sink.
 func (s *lastSink) TrySend(m jsonrpc.Message) bool {
 	if !s.Sink.TrySend(m) {
 		return false
@@ -212,12 +216,14 @@ func (s *lastSink) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
+// Send implements bridge.Sink.
 func (s *lastSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	err := s.Sink.Send(ctx, m)
 	s.checkFailed()
 	return err
 }
 
+// checkFailed sets endTimer, once, if initialize has failed.
 func (s *lastSink) checkFailed() {
 	if !s.timerSet && s.filter.HasFailed() {
 		s.timerSet = true

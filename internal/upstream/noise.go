@@ -6,27 +6,27 @@ import (
 )
 
 const (
-	// noiseFirstWarnings is how many lines of noise are each worth a warning: banners
-	// and the like. After that there is one per noiseInterval, with the number of
-	// lines that it stands for, until there was none for noiseResetAfter.
+	// noiseFirstWarnings is how many lines of noise are each worth a warning: banners and the like. After that
+	// there is one per noiseInterval, with the number of lines that it stands for, until there was none for
+	// noiseResetAfter.
 	noiseFirstWarnings = 5
-	noiseInterval      = time.Second
-	noiseResetAfter    = time.Minute
+	noiseInterval      = time.Second // how long it takes from one later warning to the next, at least
+	noiseResetAfter    = time.Minute // how long without noise until the first warnings are given again
 )
 
-// noiseLimiter says when to warn of what a server prints between its messages (ST4): one
-// that prints without end must not fill the log. The zero value is ready; the
-// methods may be called concurrently.
+// A noiseLimiter says when to warn of what a server prints between its messages (ST4): one that prints
+// without end must not fill the log. The zero value is ready; the methods may be called concurrently.
 type noiseLimiter struct {
-	mu                    sync.Mutex
-	warnings              int       // warnings since it was calm
-	lastLine, lastWarning time.Time // when the last line came, and the last warning was due
-	lines, bytes          int       // lines of noise since lastWarning, and the bytes in them
+	mu          sync.Mutex
+	warnings    int       // how many warnings were due since there was no noise for noiseResetAfter
+	lastLine    time.Time // when the last line of noise came
+	lastWarning time.Time // when the last warning was due
+	lines       int       // lines of noise since lastWarning
+	bytes       int       // bytes of noise since lastWarning
 }
 
-// add counts a line. due says that a warning is due, which stands for so many
-// lines, and bytes in them. The last ones of a flood are counted by the warning
-// that comes next.
+// add counts a line of noise of this size, in bytes. due: a warning should be given now, which stands for so
+// many lines, and bytes in them. The last lines of a flood are counted by the warning that comes next.
 func (n *noiseLimiter) add(now time.Time, size int) (lines, bytes int, due bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -13,12 +13,12 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/stdio"
 )
 
-// processDialer starts the server's command, and tells the Observer what becomes of each
+// A processDialer is the Dialer that starts the server's command. It tells the Observer what becomes of each
 // process.
 type processDialer struct {
 	s       *Server
-	command stdio.Command // without what is told about one process
-	program string        // the program's name, for the Observer
+	command stdio.Command // what to run; start adds what is told about one process
+	program string        // the program's name without its folder, for the Observer
 }
 
 // Dial implements bridge.Dialer.
@@ -49,26 +49,27 @@ func (d *processDialer) start(ctx context.Context) (bridge.Conn, *process, error
 	return conn, p, nil
 }
 
-// process is one process of a server.
+// A process is one running command of a server.
 type process struct {
 	dialer  *processDialer
-	session atomic.Pointer[observe.Session] // that it was started for; nil: for none
+	session atomic.Pointer[observe.Session] // the session that it works for; nil: none
 
-	killer atomic.Pointer[killer] // nil: it is only being started
+	killer atomic.Pointer[killer] // ends it at once; nil: it is only being started
 
-	infoSet   chan struct{} // closed when the rest is set
+	infoSet   chan struct{} // closed when pid and startedAt are set
 	pid       int
 	startedAt time.Time
 }
 
-// programOf returns the name of a program without its folder. (The folder, like the arguments,
-// may hold a secret.)
+// programOf returns the name of a program without its folder, which, like the arguments, may hold a secret.
 func programOf(path string) string {
 	return filepath.Base(path[strings.LastIndexAny(path, `/\`)+1:])
 }
 
+// tellObserver passes an event on to Spec.Observer.
 func (p *process) tellObserver(e observe.Event) { p.dialer.s.spec.Observer.Event(e) }
 
+// noteStarted sets pid and startedAt, and tells the Observer that the process has started.
 func (p *process) noteStarted(pid int) {
 	p.pid, p.startedAt = pid, time.Now()
 	session := p.session.Load()
@@ -77,17 +78,19 @@ func (p *process) noteStarted(pid int) {
 	close(p.infoSet)
 }
 
-// setSession says for whom the process works that was started ahead.
+// setSession says for which session the process works that was started ahead.
 func (p *process) setSession(s *observe.Session) {
 	p.session.Store(s)
 	s.SetPID(p.pid)
 }
 
-// killer is a Conn to a process that can be ended at once.
+// A killer is a Conn to a process that can be killed without stopping it first.
 type killer interface{ Kill() error }
 
+// errStarting is the error of kill before the process has a Conn.
 var errStarting = errors.New("the process is only being started")
 
+// kill ends the process at once; for observe.ProcessStarted.
 func (p *process) kill() error {
 	k := p.killer.Load()
 	if k == nil {
@@ -96,15 +99,19 @@ func (p *process) kill() error {
 	return (*k).Kill()
 }
 
+// reportStopping tells the Observer what is done to stop the process: step is the name of that.
 func (p *process) reportStopping(step string) {
 	p.tellObserver(observe.ProcessStopping{Server: p.dialer.s.spec.Name, PID: p.pid, Step: step})
 }
 
+// logStderr tells the Observer of a line that the process has printed on stderr.
 func (p *process) logStderr(line []byte) {
 	<-p.infoSet // it is at once
 	p.tellObserver(observe.Stderr{Server: p.dialer.s.spec.Name, Session: p.session.Load(), PID: p.pid, Line: string(line)})
 }
 
+// reportEnded tells the Observer that the process has ended, with err (nil: status 0). asked: the bridge has
+// stopped it.
 func (p *process) reportEnded(err error, asked bool) {
 	<-p.infoSet
 	p.tellObserver(observe.ProcessEnded{

@@ -27,49 +27,49 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
 
-// Spec says how a server is reached: by a command or by a URL.
+// A Spec says how a server is reached, by a command or by a URL, and who may use it how.
 type Spec struct {
-	// Name is what the log calls it.
+	// Name is the server's name in logs and events.
 	Name string
 
-	// Command is run, for each client or for several (Isolation), unless URL is set.
+	// Command is what is run, for each client or for several (Isolation), unless URL is set.
 	Command supervisor.Spec
 
-	// URL is the remote server's, and Remote says how to talk to it.
+	// URL is the remote server's; "": it is a command.
 	URL    string
-	Remote remote.Options
+	Remote remote.Options // how to talk to the server at URL
 
 	// Tools says which tools clients see. The zero Rules hide none.
 	Tools toolfilter.Rules
 
-	// Protocol is what is spoken with the server. The zero value finds out.
+	// Protocol is the era of the protocol that is spoken with the server. The zero value, era.Auto, finds out.
 	Protocol era.Eras
 
-	// ClientEras is what clients may speak. The zero value is both.
+	// ClientEras is which eras clients may speak. The zero value is both.
 	ClientEras era.Eras
 
 	// Isolation says which clients share a process.
 	Isolation Isolation
 
-	// AcquirePlace is asked before a process starts that clients share, or that is
-	// probed. nil: there is always a place.
+	// AcquirePlace is asked before a process starts that clients share, or that is asked for its era. nil: there
+	// is always a place.
 	AcquirePlace admission.AcquirePlaceFunc
 
-	// MaxShared is how many processes that clients share there may be. For one more, one is ended that
-	// nobody uses, or one of the party with most in which no call is in progress. AcquirePlace bounds
-	// those of one client or one request. 0: 100.
+	// MaxShared is how many processes there may be that several clients share. To start one more, one is ended
+	// that nobody uses, or in which no call is in progress, of the party with most. AcquirePlace bounds those of
+	// one client or one request. 0: 100.
 	MaxShared int
 
-	// MaxQueued is how many clients may wait where none can be ended, beside those whose
-	// party has less than an equal part of MaxShared, and QueueTimeout for how long;
-	// 0: nobody waits.
+	// MaxQueued is how many clients may wait for a shared process when MaxShared are there and none can be
+	// ended; clients whose party has less than an equal part of MaxShared may wait besides.
 	MaxQueued    int
-	QueueTimeout time.Duration
+	QueueTimeout time.Duration // how long a client waits for a shared process (MaxQueued); 0: nobody waits
 
-	// IdleTimeout is how long a process without clients is kept. 0: 30 min; negative: for ever.
+	// IdleTimeout is how long a shared process without clients is kept. 0: 30 min; negative: for ever.
 	IdleTimeout time.Duration
 
-	// ParkTimeout is how long a call waits for what its client was asked for. 0: 10 min.
+	// ParkTimeout is how long a call of a modern client waits in a legacy server for what its client was asked.
+	// 0: 10 min.
 	ParkTimeout time.Duration
 
 	// EraWaitTimeout is how long a modern client's request waits where it is not known yet which
@@ -82,10 +82,10 @@ type Spec struct {
 	// starts anew. nil: a random one.
 	TaskIDSecret []byte
 
-	// Observer is told of what passes and what happens. nil: nobody is.
+	// Observer is told of the messages that pass and of events. nil: nobody is.
 	Observer *observe.Observer
 
-	// Dropped is told of messages that reached nobody. nil is fine.
+	// Dropped is told of messages that reached nobody, and why. nil: nobody is.
 	Dropped func(m jsonrpc.Message, reason string)
 
 	// MaxMessageSize bounds a message from the server, in bytes.
@@ -96,33 +96,34 @@ type Spec struct {
 	// 0 means jsonrpc.DefaultMaxDepth; negative, any number.
 	MaxDepth int
 
-	// Logger is told of starts, ends and stderr. nil means no logging.
+	// Logger gets starts, ends and warnings. nil means no logging.
 	Logger hclog.Logger
 }
 
-// Server is one configured server. All methods may be called concurrently.
+// A Server is one configured server. All methods may be called concurrently.
 type Server struct {
 	spec       Spec
 	log        hclog.Logger
-	status     status
-	goroutines goroutines
+	status     status       // for State
+	goroutines goroutines   // those that Close waits for
 	sealer     *era.Sealer  // binds requestState to principals
 	taskIDs    *era.TaskIDs // binds ids of tasks to principals
 
 	dialers dialers
-	prober  *probe.Prober
-	pool    *sharing.Pool
-	keys    keyChooser
-	tools   schemas.Cache[sharing.Key]
+	prober  *probe.Prober              // finds out which era the server speaks
+	pool    *sharing.Pool              // the shared servers
+	keys    keyChooser                 // chooses one of them for a client
+	tools   schemas.Cache[sharing.Key] // the tools of each, by its key
 
 	sessionless atomic.Bool // a remote server has answered initialize without beginning a session
 }
 
-// maxExclusive bounds the shared servers of one client each where there is no AcquirePlace: calls
-// may wait for their clients in them.
+// maxExclusive is how many shared servers for one client or request each there may be where there is no
+// AcquirePlace: calls may wait for their clients in them.
 const maxExclusive = 10_000
 
-// New returns the Server for spec. It starts nothing; Close ends it.
+// New returns the Server for spec. It starts nothing; Close ends it. The error is about spec.Tools or
+// spec.URL.
 func New(spec Spec) (*Server, error) {
 	if spec.Logger == nil {
 		spec.Logger = hclog.NewNullLogger()
@@ -151,6 +152,7 @@ func New(spec Spec) (*Server, error) {
 	return s, nil
 }
 
+// probeOptions returns the Options of prober.
 func (s *Server) probeOptions() probe.Options {
 	o := probe.Options{
 		Protocol: s.spec.Protocol, IsCommand: s.IsCommand(), ErrNotModern: remote.ErrNotModern,
@@ -172,6 +174,7 @@ func (s *Server) probeOptions() probe.Options {
 	return o
 }
 
+// poolOptions returns the Options of pool.
 func (s *Server) poolOptions() sharing.Options {
 	o := sharing.Options{
 		Connect: s.newConnector, MaxShared: s.spec.MaxShared, MaxQueued: s.spec.MaxQueued, QueueTimeout: s.spec.QueueTimeout,
@@ -188,9 +191,9 @@ func (s *Server) poolOptions() sharing.Options {
 	return o
 }
 
-// endOtherEra ends what clients share that speaks the other era with a server at an http URL,
-// which is one server for all. (Behind a pipe or a lasting connection there may
-// still be the one that it was.)
+// endOtherEra is called when the era of the server is found. It ends the shared servers that speak the other
+// era with a server at an http URL, which is one server for all. (Behind a pipe or a lasting connection there
+// may still be the one that it was.)
 func (s *Server) endOtherEra(modern bool) {
 	if s.isHTTP() {
 		s.pool.ShutDownIf(func(k sharing.Key) bool { return k.Legacy == modern }, probe.ErrChanged)
@@ -203,8 +206,8 @@ func (s *Server) IsCommand() bool { return s.spec.URL == "" }
 // isHTTP reports whether the server is reached at an http or https URL.
 func (s *Server) isHTTP() bool { return s.dialers.remote != nil && s.dialers.remote.IsHTTP() }
 
-// Check finds a command that cannot be started before anything is set up for
-// it. Of a remote server it knows nothing: that may come up later.
+// Check returns an error if the server is a command that cannot be started, before anything is set up for it.
+// Of a remote server it knows nothing: that may come up later.
 func (s *Server) Check() error {
 	if !s.IsCommand() {
 		return nil
@@ -212,11 +215,10 @@ func (s *Server) Check() error {
 	return s.spec.Command.Check()
 }
 
-// StartAhead starts the command once before there is a client, for the first
-// one to take over, so that it need not wait and a command that cannot work is
-// found out: failed is called, at most once, when it has ended within two
-// seconds. Without a client it is stopped after half a minute. The error is
-// that of the start. It does nothing for a remote server.
+// StartAhead starts the command before there is a client, for the first one to take over, so that it need not
+// wait and a command that cannot work is found out: failed is called, at most once, if the process ends
+// within two seconds. Without a client it is stopped after half a minute. The error is that of the start. It
+// does nothing for a remote server.
 func (s *Server) StartAhead(failed func(error)) error {
 	if !s.IsCommand() {
 		return nil
@@ -232,8 +234,8 @@ func (s *Server) StartAhead(failed func(error)) error {
 	return nil
 }
 
-// Close ends what clients share, stops what was started ahead and not taken,
-// and waits for it. The clients must have gone: their Handlers have returned.
+// Close ends the shared servers, stops what was started ahead and not taken, and waits for their end. The
+// clients must have gone: their Handlers have returned.
 func (s *Server) Close() error {
 	s.goroutines.endAll()
 	s.pool.Shutdown(errClosed)
@@ -246,7 +248,7 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// State returns the state now.
+// State returns the State now.
 func (s *Server) State() State {
 	state := s.status.state()
 	if state.Running == 0 && s.Check() != nil {
@@ -255,9 +257,9 @@ func (s *Server) State() State {
 	return state
 }
 
-// ToolSchema returns the input schema of the tool that a modern client calls.
-// It may be nil when the schema has no x-mcp-header. known is false if the server
-// has no such tool, or has not said so soon after it was asked (MI22).
+// ToolSchema returns the input schema of the tool that a modern client calls with call; ctx has its
+// principal. It may be nil when the schema has no x-mcp-header. known is false if the server has no such
+// tool, or has not said so soon after it was asked (MI22).
 func (s *Server) ToolSchema(ctx context.Context, call jsonrpc.Message, tool string) (schema []byte, known bool) {
 	key, clientInfo, err := s.keys.KeyFor(ctx, call)
 	if err != nil {
@@ -273,8 +275,8 @@ func (s *Server) ToolSchema(ctx context.Context, call jsonrpc.Message, tool stri
 	})
 }
 
-// table returns the tools of the servers with this key. Exclusive does not count: a server of one client has the tools that
-// the others have.
+// table returns the tools of the shared servers with this key. Its Exclusive does not count: a server of one
+// client has the tools that the others have.
 func (s *Server) table(key sharing.Key) *schemas.Table {
 	key.Exclusive = 0
 	return s.tools.Table(key)

@@ -16,43 +16,44 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/stdio"
 )
 
-// State is what there is to know about a server, fit for everybody who reaches
-// the port: neither paths nor what a server wrote to its stderr. The log has both.
+// A State is what everybody who reaches the port may know about a server: neither paths nor what the server
+// wrote to its stderr. The log has both.
 type State struct {
-	Ready             bool   `json:"ready"`                  // one runs, or nothing speaks against starting one
-	Running           int    `json:"running"`                // processes, or connections to a remote server
-	FailedStarts      int    `json:"failedStarts,omitempty"` // in a row
-	Calls             int    `json:"calls"`                  // of clients, that wait for their answers; Server.State leaves it 0, who has the PendingCalls fills it in
-	OldestCallSeconds int    `json:"oldestCallSeconds"`      // since the first of them came; 0: none waits; filled in like Calls
-	LastError         string `json:"lastError,omitempty"`    // what was wrong last; "": nothing since the server has answered
+	Ready             bool   `json:"ready"`                  // it can be used; false: its last starts have failed, it refuses everybody, or its command cannot be started
+	Running           int    `json:"running"`                // how many processes there are, or connections to a remote server
+	FailedStarts      int    `json:"failedStarts,omitempty"` // how many starts have failed in a row
+	Calls             int    `json:"calls"`                  // how many calls of clients wait for their answers. Server.State leaves it 0: who has the PendingCalls sets it
+	OldestCallSeconds int    `json:"oldestCallSeconds"`      // for how many seconds the call has waited that waits longest; 0: none waits; set like Calls
+	LastError         string `json:"lastError,omitempty"`    // what was wrong last, for everybody; "": nothing since the server has answered
 }
 
 // How a server comes to be called not ready, although it could be tried.
 const (
-	// maxFailedStarts is how many starts in a row must have failed.
+	// maxFailedStarts is how many starts in a row must have failed for a server to be called not ready.
 	maxFailedStarts = 3
 
-	// failureExpiry is how long the last failure counts. Where nobody is sent to a server
-	// that is not ready, nobody would find out that it works again.
+	// failureExpiry is how long after the last failure a server is called not ready: where nobody is sent to a
+	// server that is not ready, nobody would find out that it works again.
 	failureExpiry = time.Minute
 )
 
 const (
-	textNotStarted = "the server could not be started; the log says why"
-	textRefusesAll = "the server refused to initialize or could not be reached; the log says more"
+	textNotStarted = "the server could not be started; the log says why"                           // State.LastError of a server that could not be started or reached
+	textRefusesAll = "the server refused to initialize or could not be reached; the log says more" // State.LastError of a server that has refused initialize, or refuses everybody
 )
 
-// status is what is known of a server's Conns.
+// status is what State is made of: what became of a server's Conns.
 type status struct {
 	mu           sync.Mutex
-	running      int          // Conns that are open
+	running      int          // how many Conns are open
 	lastError    string       // State.LastError
 	failedStarts int          // starts in a row that have failed
-	refuses      bool         // the last answer of a remote server was that it serves nobody
-	failedAt     time.Time    // the last time of either
-	ahead        *aheadServer // nil: none was started ahead
+	refuses      bool         // it is a remote server, and has refused to serve anybody since it answered last
+	failedAt     time.Time    // when the last start failed, or it last refused
+	ahead        *aheadServer // the server that was started ahead; nil: none was
 }
 
+// state returns the State, as far as it is known here.
 func (s *status) state() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,7 +61,7 @@ func (s *status) state() State {
 	return State{Ready: !failing, Running: s.running, FailedStarts: s.failedStarts, LastError: s.lastError}
 }
 
-// noteStartFailed notes that a server was not there to be talked to.
+// noteStartFailed counts a failed start; what becomes State.LastError.
 func (s *status) noteStartFailed(what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,53 +69,56 @@ func (s *status) noteStartFailed(what string) {
 	s.failedStarts++
 }
 
-// noteRefused notes that a remote server has refused to serve.
+// noteRefused notes that a remote server refuses to serve anybody.
 func (s *status) noteRefused() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lastError, s.failedAt, s.refuses = textRefusesAll, time.Now(), true
 }
 
-// noteAnswered notes that a server has answered.
+// noteAnswered notes that a server has answered without an error, so that earlier failures do not count.
 func (s *status) noteAnswered() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lastError, s.failedStarts, s.refuses = "", 0, false
 }
 
-// noteFailed notes what was wrong last. The server stays ready.
+// noteFailed notes what was wrong, for State.LastError. The server stays ready.
 func (s *status) noteFailed(what string) {
 	s.mu.Lock()
 	s.lastError = what
 	s.mu.Unlock()
 }
 
+// addRunning adds n to the number of open Conns.
 func (s *status) addRunning(n int) {
 	s.mu.Lock()
 	s.running += n
 	s.mu.Unlock()
 }
 
+// keepAhead notes the server that was started ahead.
 func (s *status) keepAhead(a *aheadServer) {
 	s.mu.Lock()
 	s.ahead = a
 	s.mu.Unlock()
 }
 
+// keptAhead returns the server that was started ahead, also if it was taken; nil: none was.
 func (s *status) keptAhead() *aheadServer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ahead
 }
 
-// countingDialer is a Dialer whose Conns count in the status. The first one is the
-// Conn that was started ahead, if there is one.
+// A countingDialer is a Dialer whose Conns, made by dialer, count in the status. Its first Conn is the one
+// that was started ahead, if there is one.
 type countingDialer struct {
 	status    *status
 	log       hclog.Logger
 	dialer    bridge.Dialer
-	transport string // as observe.Session says it
-	remote    bool   // it is a server at a URL
+	transport string // its name (transportName)
+	remote    bool   // the server is at a URL
 }
 
 // Dial implements bridge.Dialer.
@@ -137,8 +141,8 @@ func (c *countingDialer) Dial(ctx context.Context) (conn bridge.Conn, err error)
 	return observe.SessionOf(ctx).Conn(c.trackState(conn), observe.Upstream), nil
 }
 
-// trackState notes how the first request, initialize, was answered, how a process has
-// ended, and when the Conn is closed.
+// trackState returns conn, and notes in the status how its first request, initialize, is answered, how a
+// process ends, and when the Conn is closed.
 func (c *countingDialer) trackState(conn bridge.Conn) bridge.Conn {
 	answered, refused := false, false
 	return bridge.Intercept(conn, bridge.Hooks{
@@ -181,10 +185,9 @@ func (c *countingDialer) trackState(conn bridge.Conn) bridge.Conn {
 	})
 }
 
-// refusesService reports whether an error says that a remote server serves nobody: it cannot
-// be reached, lets us not in, or is no MCP server. (What is wrong with one request says
-// nothing about others.) Of the first answer of a Conn each code does that which does not
-// blame the request.
+// refusesService reports whether an error response says that a remote server serves nobody: it cannot be
+// reached, lets us not in, or is no MCP server. (What is wrong with one request says nothing about others.)
+// first: it is the first answer of a Conn, where every code counts that does not blame the request.
 func refusesService(m *jsonrpc.Message, first bool) bool {
 	reason, _ := jsonrpc.Text(m.Lookup("error", "data", "reason"))
 	switch reason {
@@ -204,6 +207,7 @@ func refusesService(m *jsonrpc.Message, first bool) bool {
 	return false
 }
 
+// exitText returns the text for State.LastError about a process that has ended.
 func exitText(e *stdio.ExitError) string {
 	if e.Err == nil {
 		return "the server ended: exit status 0"

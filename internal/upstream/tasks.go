@@ -5,25 +5,29 @@ import (
 	"sync"
 )
 
-// publicError is an error that clients may see (bridge.Serve).
+// A publicError is an error whose text clients may see (bridge.Serve).
 type publicError string
 
-func (e publicError) Error() string       { return string(e) }
+// Error implements error.
+func (e publicError) Error() string { return string(e) }
+
+// PublicError is what clients are told (bridge.Serve).
 func (e publicError) PublicError() string { return string(e) }
 
+// errClosed is the error for clients and goroutines of a Server that was closed.
 const errClosed publicError = "the server is not configured any more"
 
 // goroutines are the goroutines of a Server that Close waits for.
 type goroutines struct {
-	ctx    context.Context // ends with endAll
-	cancel context.CancelFunc
+	ctx    context.Context    // done when endAll is called
+	cancel context.CancelFunc // ends ctx
 	wg     sync.WaitGroup
 
 	mu    sync.Mutex
-	ended bool
+	ended bool // endAll was called
 }
 
-// spawn runs f in a goroutine of its own; errClosed: the Server is closed.
+// spawn runs f in a goroutine for which Close waits; errClosed: the Server is closed, and f does not run.
 func (t *goroutines) spawn(f func()) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -34,7 +38,7 @@ func (t *goroutines) spawn(f func()) error {
 	return nil
 }
 
-// endAll lets nothing begin any more, and ends ctx.
+// endAll ends ctx, and makes spawn fail from now on.
 func (t *goroutines) endAll() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -16,8 +16,8 @@ const discoveryCacheTime = time.Hour
 
 // A discovery is the metadata of an MCP server and of its authorization server, as it is stored.
 type discovery struct {
-	Resource           auth.ResourceMetadata `json:"resource"`          // of the MCP server; zero: it has none
-	AuthServer         auth.ServerMetadata   `json:"server"`            // of its authorization server
+	Resource           auth.ResourceMetadata `json:"resource"`          // the metadata of the MCP server; zero: it has none
+	AuthServer         auth.ServerMetadata   `json:"server"`            // the metadata of its authorization server
 	DefaultEndpoints   bool                  `json:"assumed,omitempty"` // AuthServer has no metadata, so its endpoints are the default ones of revision 2025-03-26
 	OriginIsAuthServer bool                  `json:"origin,omitempty"`  // the MCP server has no metadata, so its origin is taken for its authorization server (revision 2025-03-26)
 }
@@ -25,7 +25,7 @@ type discovery struct {
 // Bounds of what a server can make somebody do.
 const (
 	maxRecentSignIns = 5                // with so many sign-ins within signInWindow, nobody is asked to sign in again
-	signInWindow     = 10 * time.Minute // see maxRecentSignIns
+	signInWindow     = 10 * time.Minute // the time within which maxRecentSignIns counts
 	stepUpWindow     = time.Hour        // how long sign-ins count for maxStepUps
 	maxScopes        = 100              // of a server whose challenges have named more scopes, requests fail
 	discoveryTimeout = time.Minute      // how long fetching all metadata may take

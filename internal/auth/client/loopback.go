@@ -21,7 +21,7 @@ import (
 // The ports of redirect URIs, and how many others are tried where one is in use.
 const (
 	minRedirectPort = 33418 // the lowest port of redirect URIs
-	maxRedirectPort = 49150 // the highest one
+	maxRedirectPort = 49150 // the highest port of redirect URIs
 	extraPortTries  = 8     // how many other ports are tried where one is in use
 )
 

@@ -81,7 +81,7 @@ type machineTokenRequest struct {
 	server   auth.ServerMetadata  // the authorization server
 	client   auth.Client          // who we are to it
 	resource string               // what the token is for; "": not sent
-	scopes   []string             // asked for
+	scopes   []string             // the scopes that are asked for
 	prover   *auth.Prover         // binds the token to its key; nil: it need not be bound
 }
 

@@ -38,8 +38,8 @@ func (w serverDemands) countRecentSignIns(now time.Time, within time.Duration) (
 
 // The names of the stored documents.
 const (
-	discoveryDocumentName = "site"  // of the stored metadata, a discovery
-	demandsDocumentName   = "wants" // of the stored serverDemands
+	discoveryDocumentName = "site"  // the name of the stored document with the metadata, a discovery
+	demandsDocumentName   = "wants" // the name of the stored document with the serverDemands
 )
 
 // storedDiscovery returns the discovery as it is stored, however old; nil: there is none.

@@ -16,7 +16,7 @@ const (
 	lockTimeout    = 30 * time.Second // how long one wait for the lock of the credential may take
 	requestTimeout = 30 * time.Second // how long one request to an authorization server may take
 	minRenewPause  = time.Second      // the pause after the first renewal that failed; it doubles with each further one
-	maxRenewPause  = 5 * time.Minute  // the longest such pause, and the pause where trying again does not help
+	maxRenewPause  = 5 * time.Minute  // the longest pause after a renewal that failed, also where trying again does not help
 	maxRetryAfter  = 15 * time.Minute // the longest Retry-After that is respected; for a longer one, this long
 )
 
@@ -78,7 +78,7 @@ func (r *renewer) beginWork() (done func(), err error) {
 type renewalPause struct {
 	until      time.Time             // when it ends
 	failures   int                   // how many renewals of this credential have failed in a row
-	err        error                 // of the last of these; nil: there is no pause
+	err        error                 // the error of the last of these; nil: there is no pause
 	generation tokenstore.Generation // of the credential that was to be renewed
 }
 
@@ -250,7 +250,8 @@ func (r *renewer) renew(old *credentialSnapshot) (*credentialSnapshot, error) {
 	}
 }
 
-// renewLocked does what renew does, with the lock held. old is what this process had.
+// renewLocked renews the token with the lock l held, unless somebody has stored another one since old was read. Before that it stores what is unsaved. It
+// returns what to use now.
 func (r *renewer) renewLocked(l *tokenstore.LockedCredential, old *credentialSnapshot) (*credentialSnapshot, error) {
 	e := l.Entry()
 	if got, done, err := r.saveUnsaved(l); done {

@@ -54,8 +54,8 @@ type SignInFlow struct {
 	loginLock   *tokenstore.LoginLock // keeps other processes from signing in; Close releases it
 	required    SignInRequired        // what Instructions returns: where the person goes
 
-	scopes              []string                  // asked for
-	codeVerifier        string                    // of PKCE
+	scopes              []string                  // the scopes that are asked for
+	codeVerifier        string                    // the code verifier of PKCE
 	redirectURI         string                    // where the browser comes back to; "" with a device code
 	proofKey            tokenstore.Secret         // the key of DPoP proofs; zero: the token is not bound to a key
 	deviceAuthorization *auth.DeviceAuthorization // nil: the person signs in with a browser that comes back

@@ -73,7 +73,7 @@ func (r *challengeResponder) noteTokenAccepted(ctx context.Context, h *credentia
 const (
 	refusesEveryToken = "the server refuses every token that is issued for it; " + adviceAskOperator                                                              // Problem of a PermanentError: a new token was refused like the old one
 	refusesNewToken   = "the server refuses the token that signing in has just brought, so nobody is asked to sign in again; " + adviceAskOperator                // Problem of a PermanentError: a person has just signed in, and the token of that was refused
-	adviceAskOperator = "it may expect another audience, or trust another provider: ask its operator, whose log says why (--resource sets what the token is for)" // the end of both: what helps
+	adviceAskOperator = "it may expect another audience, or trust another provider: ask its operator, whose log says why (--resource sets what the token is for)" // what helps where a server refuses tokens: the end of refusesEveryToken and refusesNewToken
 )
 
 // wouldSignInBeUseless reports whether old, the stored credential, comes from a sign-in of the last hour, the server has accepted it for nothing, and it was

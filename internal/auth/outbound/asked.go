@@ -26,7 +26,7 @@ type clientPrompt struct {
 	initializeRequestID jsonrpc.ID // the id of an initialize without an answer, whose client can show addresses; zero: there is none
 	takesElicitRequests bool       // the session is of revision 2025-11-25, and its client can show addresses
 	elicitationID       string     // the id of the elicitation/create that a legacy client was sent last; "": it is settled, or there was none
-	shownURL            string     // the address that the legacy client was asked to show; "" as elicitationID
+	shownURL            string     // the address that the legacy client was asked to show, until that is settled; "": none
 	hasAccepted         bool       // the person has agreed to open shownURL
 
 	calls               map[jsonrpc.ID]*modernCall // calls in progress of modern clients that can show addresses, by their id

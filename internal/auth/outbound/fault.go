@@ -45,7 +45,8 @@ func faultOf(err error, server, login string, status int) *httpdial.Fault {
 	return nil
 }
 
-// signInFault returns the Fault that says where to sign in. The arguments are those of faultOf; status is not 0.
+// signInFault returns the Fault that says where to sign in. server is how the server is shown, login the
+// command that signs in to it, status the HTTP status of the Fault.
 func signInFault(need *client.SignInRequired, server, login string, status int) *httpdial.Fault {
 	f := &httpdial.Fault{Reason: httpdial.ReasonAuthRequired, Status: status}
 	var text strings.Builder

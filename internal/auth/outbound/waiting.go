@@ -57,7 +57,8 @@ func signInWithReminders(ctx context.Context, signIn client.SignInFunc, store *t
 	return signIn(ctx, c, need)
 }
 
-// signInWaitText returns the text of such a notification: where the person signs in, as far as that is known.
+// signInWaitText returns the progress text for a client whose request waits for a sign-in: where the person
+// signs in, as far as that is known.
 func signInWaitText(c *client.Credential, store *tokenstore.Store, need client.SignInRequired) string {
 	url := need.URL
 	if login, pending, err := store.PendingLogin(c.Key()); err == nil && pending {

@@ -37,7 +37,7 @@ type Issuer struct {
 // Introspection is an endpoint that is asked about tokens that none of the Issuers has signed
 // (RFC 7662).
 type Introspection struct {
-	Endpoint     string                 // its address
+	Endpoint     string                 // address of the introspection endpoint
 	Issuer       string                 // the issuer of the tokens: clients are told of it, and a token with "iss" must name it; "": not known
 	ClientID     string                 // our client id at the endpoint
 	ClientSecret func() (string, error) // returns the secret of ClientID; called for each question, as it may change (SecretFromFile)
@@ -67,7 +67,7 @@ type Options struct {
 	PublicURL string
 	Resources []Resource // nil: one, the public URL itself, with IsOnly
 
-	RequiredScopes []string // the scopes that every token must have
+	RequiredScopes []string // the scopes that every token must have; nil: none
 	Policy         *Policy  // the scopes that messages need besides; nil: none
 	DPoP           DPoPMode // what is demanded of tokens that are bound to a key
 	// RequiresNonces says that all DPoP proofs need a nonce of ours, at most 10 minutes old. Without it only those proofs

@@ -21,7 +21,7 @@ type Policy struct {
 // A policyRule is one line of a policy that demands scopes, without its method.
 type policyRule struct {
 	namePattern string   // what the name in the message must match; "": anything, also no name
-	scopes      []string // demanded
+	scopes      []string // the scopes that it demands
 }
 
 const (

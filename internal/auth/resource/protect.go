@@ -22,10 +22,10 @@ type Grant struct {
 	// Sessions, processes and what waits belong to the principal.
 	Principal string
 
-	Issuer       string    // of the token; "": there is no token
+	Issuer       string    // the issuer of the token; "": there is no token
 	Subject      string    // "sub" of the token; "": it has none
 	ClientID     string    // the client that the token was issued to; "": it does not say
-	Scopes       []string  // of the token
+	Scopes       []string  // the scopes of the token; nil: it has none
 	HasAllScopes bool      // it is of a static key or a certificate, which have no scopes: they may do everything
 	Expires      time.Time // when the token expires; zero: it is not known
 

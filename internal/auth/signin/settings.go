@@ -83,7 +83,7 @@ type Redirect struct {
 
 // An IDP is the company's identity provider, for ModeEnterprise.
 type IDP struct {
-	Issuer       string            `json:"issuer,omitempty"`      // its issuer identifier
+	Issuer       string            `json:"issuer,omitempty"`      // the identity provider's issuer identifier
 	TokenURL     string            `json:"tokenURL,omitempty"`    // its token endpoint; "": its metadata says that
 	ClientID     string            `json:"clientID,omitempty"`    // our client id at the identity provider
 	ClientSecret tokenstore.Secret `json:"-"`                     // the secret of ClientID; zero: none, or in SecretFile

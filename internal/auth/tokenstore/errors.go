@@ -122,7 +122,8 @@ func newSystemError(path string, err error) *Error {
 	return &Error{Kind: kind, Path: path, Err: err}
 }
 
-// newReadError is newSystemError for what was only to be read: missing permission is ErrIO, not ErrReadOnly.
+// newReadError returns an Error for an error of the system in reading path, with the Kind that fits. That
+// reading is not allowed is ErrIO.
 func newReadError(path string, err error) *Error {
 	e := newSystemError(path, err)
 	if e.Kind == ErrReadOnly {

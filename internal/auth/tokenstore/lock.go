@@ -12,8 +12,8 @@ import (
 
 // Waits between two tries for a lock.
 const (
-	minLockPoll = time.Millisecond      // the wait after the first try for a lock; it doubles with each further one
-	maxLockPoll = 50 * time.Millisecond // the longest such wait
+	minLockPoll = time.Millisecond      // the wait after the first try for a lock; the wait after each further try is twice as long
+	maxLockPoll = 50 * time.Millisecond // the longest wait between two tries for a lock
 )
 
 // lock takes the kernel lock of the file with this name in the subfolder kind, and waits for it as long as

@@ -35,7 +35,7 @@ func loginFile(key Key) (storeFile, error) {
 // time. One goroutine at a time may use it. The kernel releases it when the process dies.
 type LoginLock struct {
 	store  *Store
-	file   storeFile // of the announcement; the lock file has its stem as name
+	file   storeFile // the file of the announcement; the lock file has its stem as name
 	unlock func()    // releases the lock; nil: it was released
 }
 

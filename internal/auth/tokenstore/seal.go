@@ -67,7 +67,7 @@ func (k *sealer) GoString() string { return k.String() }
 // sealedContent is the encrypted content of a file.
 type sealedContent struct {
 	KeyID string `json:"keyID"` // sealer.keyID of the key
-	Nonce []byte `json:"nonce"` // of AES-GCM
+	Nonce []byte `json:"nonce"` // the nonce of AES-GCM
 	Data  []byte `json:"data"`  // the encrypted content
 }
 

@@ -12,18 +12,20 @@ import (
 
 // The ids of the questions. A process may be asked both, and may answer either late.
 var (
-	discoverID   = jsonrpc.StringID("mcp-bridge-probe")
-	initializeID = jsonrpc.StringID("mcp-bridge-initialize")
+	discoverID   = jsonrpc.StringID("mcp-bridge-probe")      // the id of the server/discover that a Prober sends
+	initializeID = jsonrpc.StringID("mcp-bridge-initialize") // the id of the initialize that a Prober sends
 )
 
-// discoverRequest is the probe.
+// discoverRequest returns the server/discover with which a server is asked for its era.
 func discoverRequest() jsonrpc.Message {
 	meta := era.Meta{Version: jsonrpc.Quote(era.NewestModern), Capabilities: []byte("{}")}
 	return jsonrpc.NewRequest(discoverID, "server/discover", []byte(`{"_meta":`+string(meta.Object())+`}`))
 }
 
-// ask asks the server whether it is a modern one. spare is the process that has answered, if a
-// client can go on with it; nil: none can. The error is why it is not known.
+// ask finds out whether the server is a modern one: at an http URL by Discover, else by server/discover, and
+// perhaps initialize, to a process or connection of its own. placed is called once that has a place. spare is
+// the process that has answered, if a client can go on with it; nil: none can. The error is why it is not
+// known.
 func (p *Prober) ask(ctx context.Context, placed func()) (modern bool, spare *Process, err error) {
 	if p.isHTTP() {
 		m, err := p.opts.Discover(ctx)
@@ -60,16 +62,16 @@ func (p *Prober) ask(ctx context.Context, placed func()) (modern bool, spare *Pr
 	return false, nil, nil
 }
 
-// Discover asks the server at the other end of conn the probe's question. It reports
-// whether the answer is that of a modern server. The error is why conn is of no use any more;
-// silence is none.
+// Discover asks the server at the other end of conn for its era, with server/discover, and reports whether
+// the answer is that of a modern server. The error is why conn is of no use any more; that no answer came is
+// no error.
 func (p *Prober) Discover(ctx context.Context, conn bridge.Conn) (modern bool, err error) {
 	m, err := p.askOn(ctx, conn, discoverRequest(), p.AnswerTimeout)
 	return AnswersModern(m), err
 }
 
-// askOn asks conn something and returns the response, an invalid Message if
-// none has come in time. The error is why conn is of no use any more.
+// askOn sends a request over conn and returns its response, or an invalid Message if none has come within
+// wait. The error is why conn is of no use any more.
 func (p *Prober) askOn(ctx context.Context, conn bridge.Conn, question jsonrpc.Message, wait time.Duration) (answer jsonrpc.Message, err error) {
 	err = p.exchange(ctx, conn, question, wait, func(m jsonrpc.Message) (enough bool) {
 		if enough = m.ID().Equivalent(question.ID()); enough {
@@ -80,9 +82,9 @@ func (p *Prober) askOn(ctx context.Context, conn bridge.Conn, question jsonrpc.M
 	return answer, err
 }
 
-// exchange asks conn something, if question is valid, and has took look at each response until it has enough,
-// or the time is over, which counts from when the question is on its way: before that a person may have
-// to sign in. The error is why conn is of no use any more.
+// exchange sends a request over conn (unless it is invalid) and calls took with each response that comes,
+// until took returns true, or wait has passed since the request is on its way: before that a person may have
+// to sign in. The error is why conn is of no use any more; that the time is over is none.
 func (p *Prober) exchange(ctx context.Context, conn bridge.Conn, question jsonrpc.Message, wait time.Duration, took func(jsonrpc.Message) (enough bool)) error {
 	sending, sent := context.WithTimeout(ctx, max(wait, p.opts.MinTimeout))
 	var err error
@@ -104,12 +106,13 @@ func (p *Prober) exchange(ctx context.Context, conn bridge.Conn, question jsonrp
 	return err
 }
 
-// answerSink waits for responses to questions.
+// An answerSink calls handle with the responses that come, and answers the server's requests, until handle
+// has returned true.
 type answerSink struct {
-	conn        bridge.Conn
-	handle      func(jsonrpc.Message) (enough bool)
-	stopReceive context.CancelFunc // ends Receive
-	enough      bool
+	conn        bridge.Conn                         // where the server's requests are answered
+	handle      func(jsonrpc.Message) (enough bool) // takes a response; true: it has what it needs
+	stopReceive context.CancelFunc                  // ends the Receive that has this Sink
+	enough      bool                                // handle has returned true: what comes is for the next user of conn
 }
 
 // TrySend implements bridge.Sink.
@@ -138,8 +141,8 @@ func (s *answerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// AnswersModern reports whether a response to server/discover, or a refusal, says that the
-// server speaks 2026-07-28. The list of versions decides, whatever it comes with (ED7).
+// AnswersModern reports whether m, a response to server/discover or an error, says that the server speaks
+// 2026-07-28: the list of versions in it decides, whatever it comes with (ED7).
 func AnswersModern(m jsonrpc.Message) bool {
 	versions := m.Lookup("result", "supportedVersions")
 	if m.IsError() {
@@ -148,8 +151,8 @@ func AnswersModern(m jsonrpc.Message) bool {
 	return era.HasModern(versions)
 }
 
-// ClaimsModern returns the version without initialize that a server has answered
-// initialize with, "" if it is none (ED9).
+// ClaimsModern returns the version in m, an answer to initialize, if it is one that has no initialize; "": it
+// is not (ED9).
 func ClaimsModern(m jsonrpc.Message) string {
 	if v, ok := jsonrpc.Text(m.Lookup("result", "protocolVersion")); ok && era.IsStateless(v) {
 		return v
@@ -157,8 +160,8 @@ func ClaimsModern(m jsonrpc.Message) string {
 	return ""
 }
 
-// RefusesModern reports whether an error says that the server does not speak
-// 2026-07-28 (any more). Where an HTTP status says so, remote.Options.OnForeignRefusal calls Recheck.
+// RefusesModern reports whether an error response says that the server does not speak 2026-07-28 (any more).
+// (Where an HTTP status says so, remote.Options.OnForeignRefusal calls Recheck.)
 func RefusesModern(m jsonrpc.Message) bool {
 	return string(m.Lookup("error", "code")) == "-32022" && !AnswersModern(m)
 }

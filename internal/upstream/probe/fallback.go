@@ -13,25 +13,24 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Fallback is the Dialer for one legacy client of a server whose era is not known.
-// Most servers understand initialize, so that is tried: a Conn whose server
-// refuses it, answers it with a version that has no sessions, or begins none, in
-// which it could ask its client something or tell it of changes, and turns out to
-// be a modern one, goes on with a Conn of another Dialer, and nobody notices.
+// A Fallback is the Dialer for one legacy client of a server whose era is not known. Most servers understand
+// initialize, so its Conn is one of Legacy first. If the server refuses initialize, answers it with a version
+// that has no sessions, or begins no session in which it could ask its client something or tell it of
+// changes, and turns out to be a modern one, the Conn goes on with one of Modern, and the client does not
+// notice.
 type Fallback struct {
-	Prober *Prober
-	Legacy bridge.Dialer // speaks legacy to the server
-	Modern bridge.Dialer // translates; nil: the server must not be spoken to as a modern one
+	Prober *Prober       // finds out the server's era
+	Legacy bridge.Dialer // makes Conns that speak legacy to the server
+	Modern bridge.Dialer // makes Conns that translate for a modern server; nil: the server must not be spoken to as a modern one
 
-	// Sessionless reports whether the server has answered initialize without beginning
-	// a session.
+	// Sessionless reports whether the server has answered initialize last without beginning a session.
 	Sessionless func() bool
 
-	staysLegacy atomic.Bool // the Conn is Legacy's for good
+	staysLegacy atomic.Bool // the Conn is one of Legacy, and will not be replaced any more
 }
 
-// KeepsRequests is KeepsRequests of bridge.PumpOptions: as long as the Conn may still become a translating
-// one, it may have to send again what it was sent.
+// KeepsRequests is bridge.PumpOptions.KeepsRequests: as long as the Conn may still be replaced, it may have
+// to send again what it was sent.
 func (f *Fallback) KeepsRequests() bool { return !f.staysLegacy.Load() }
 
 // Dial implements bridge.Dialer.
@@ -52,40 +51,39 @@ func (f *Fallback) Dial(ctx context.Context) (bridge.Conn, error) {
 	return c, nil
 }
 
-// maxSentSince is how many messages may follow initialize before it is answered;
-// then Send waits.
+// maxSentSince is how many messages, with initialize, may be sent before initialize is answered; then Send
+// waits.
 const maxSentSince = 1000
 
-// fallbackConn is a Conn that may change its server until initialize is answered.
-// Until then, what is sent after it is kept, to be sent again.
+// A fallbackConn is a Conn that may be replaced (conn) until initialize is answered. Until then, what is sent
+// is kept, to be sent again.
 //
-// What the server sends passes a sink: before the answer to initialize all but
-// responses is handed on, the answer decides, and everything after it is handed on. mu is not
-// held across calls of a Conn.
+// What the server sends passes a sink: before the answer to initialize all but responses is handed on, the
+// answer decides, and everything after it is handed on. mu is not held across calls of a Conn.
 type fallbackConn struct {
 	f         *Fallback
-	clientCtx context.Context // of Dial: whom it is for
-	ctx       context.Context // done by Close
-	cancel    context.CancelFunc
-	wg        sync.WaitGroup // what sends again
+	clientCtx context.Context    // the ctx of Dial, which says whose Conn it is
+	ctx       context.Context    // done at Close
+	cancel    context.CancelFunc // ends ctx
+	wg        sync.WaitGroup     // the goroutine that sends sentSince again
 
 	mu           sync.Mutex
-	conn         bridge.Conn // stays once decided is closed, and may be read without mu
-	closed       bool
-	initializeID jsonrpc.ID        // initialize's id; zero: it was not sent
-	sentSince    []jsonrpc.Message // initialize and what was sent after it
-	resending    bool              // sentSince is being sent to another conn: Send waits
-	decided      chan struct{}     // closed when conn stays, and has got what was sent before
+	conn         bridge.Conn       // the Conn to the server; once decided is closed, it stays, and may be read without mu
+	closed       bool              // Close was called
+	initializeID jsonrpc.ID        // the id of the client's initialize; zero: it was not sent yet
+	sentSince    []jsonrpc.Message // initialize and what was sent after it, until it is decided
+	resending    bool              // sentSince is being sent to the Conn that has replaced the first one, so Send waits
+	decided      chan struct{}     // closed when conn will not be replaced any more, and has got what was sent before
 
 	// Only Receive, and the sink that it gives conn, use these.
-	answerSeen    bool              // the answer to initialize has come
-	refuserClosed bool              // conn, which had refused initialize, was closed: to ask the server, or for a modern conn
-	held          []jsonrpc.Message // responses that have come before the answer to initialize
-	handOnFirst   []jsonrpc.Message // the answer, if conn stays, and held: what is to be handed on first
+	answerSeen    bool              // the answer to initialize has come; only Receive and its fallbackSink use this
+	refuserClosed bool              // conn, whose server had refused initialize, was closed, to ask the server for its era or to replace it; only Receive and its fallbackSink use this
+	held          []jsonrpc.Message // responses that came before the answer to initialize; only Receive and its fallbackSink use this
+	handOnFirst   []jsonrpc.Message // what the client gets before anything else, if conn stays: the answer to initialize, and held; only Receive and its fallbackSink use this
 }
 
-// noteSent keeps what may have to be sent again. It is false when Send has to wait
-// for the decision.
+// noteSent keeps a message that may have to be sent again, and returns the Conn to send it to. false: Send
+// has to wait until it is decided which Conn stays.
 func (c *fallbackConn) noteSent(m jsonrpc.Message) (conn bridge.Conn, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,6 +101,7 @@ func (c *fallbackConn) noteSent(m jsonrpc.Message) (conn bridge.Conn, ok bool) {
 	return c.conn, true
 }
 
+// isDecided reports whether conn will not be replaced any more.
 func (c *fallbackConn) isDecided() bool {
 	select {
 	case <-c.decided:
@@ -112,6 +111,7 @@ func (c *fallbackConn) isDecided() bool {
 	}
 }
 
+// Send implements bridge.Conn.
 func (c *fallbackConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if c.isDecided() {
 		return c.conn.Send(ctx, m)
@@ -134,18 +134,20 @@ func (c *fallbackConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	return err
 }
 
-// TrySend takes messages once it is decided who the server is.
+// TrySend implements bridge.Conn. It takes no message before it is decided which Conn stays.
 func (c *fallbackConn) TrySend(m jsonrpc.Message) bool { return c.isDecided() && c.conn.TrySend(m) }
 
+// current returns conn.
 func (c *fallbackConn) current() bridge.Conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.conn
 }
 
-// errServerReplaced ends Receive of the first server's Conn, once another one has taken its place.
+// errServerReplaced ends Receive of the first Conn, once another one has replaced it.
 var errServerReplaced = errors.New("another server has taken its place")
 
+// Receive implements bridge.Conn.
 func (c *fallbackConn) Receive(ctx context.Context, sink bridge.Sink) error {
 	for {
 		conn := c.current()
@@ -165,18 +167,20 @@ func (c *fallbackConn) Receive(ctx context.Context, sink bridge.Sink) error {
 	}
 }
 
-// fallbackSink is what a fallbackConn gives its first server to send to.
+// A fallbackSink is the Sink of a fallbackConn's first Conn: it looks for the answer to initialize.
 type fallbackSink struct {
-	ctx  context.Context // of Receive: that of Send ends when the server is closed
+	ctx  context.Context // of Receive: the one of Send ends when the first Conn is closed
 	c    *fallbackConn
-	sink bridge.Sink
+	sink bridge.Sink // the client's
 }
 
+// TrySend implements bridge.Sink.
 func (s *fallbackSink) TrySend(m jsonrpc.Message) bool {
 	return s.isUndecisive(&m) && s.sink.TrySend(m)
 }
 
-// isUndecisive reports whether a message is no matter of the decision.
+// isUndecisive reports whether a message may be handed on at once, because it has nothing to do with which
+// Conn stays.
 func (s *fallbackSink) isUndecisive(m *jsonrpc.Message) bool {
 	if s.c.answerSeen {
 		return len(s.c.handOnFirst) == 0
@@ -189,6 +193,7 @@ func (s *fallbackSink) isUndecisive(m *jsonrpc.Message) bool {
 	return s.c.initializeID.IsZero()
 }
 
+// Send implements bridge.Sink.
 func (s *fallbackSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if s.isUndecisive(&m) {
 		return s.sink.Send(ctx, m)
@@ -196,7 +201,8 @@ func (s *fallbackSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	return s.sendDecisive(ctx, m)
 }
 
-// sendDecisive is Send for a message of which isUndecisive is false.
+// sendDecisive takes a message that is not isUndecisive: the answer to initialize, which decides which Conn
+// stays, or a response that comes before it, which waits for that.
 func (s *fallbackSink) sendDecisive(ctx context.Context, m jsonrpc.Message) error {
 	c := s.c
 	switch {
@@ -219,7 +225,7 @@ func (s *fallbackSink) sendDecisive(ctx context.Context, m jsonrpc.Message) erro
 	return c.handOnReady(ctx, s.sink) // after an error m is offered again
 }
 
-// handOnReady hands on what is ready.
+// handOnReady hands the messages in handOnFirst to sink. After an error the rest stays there.
 func (c *fallbackConn) handOnReady(ctx context.Context, sink bridge.Sink) error {
 	for len(c.handOnFirst) > 0 {
 		if err := sink.Send(ctx, c.handOnFirst[0]); err != nil {
@@ -230,7 +236,7 @@ func (c *fallbackConn) handOnReady(ctx context.Context, sink bridge.Sink) error 
 	return nil
 }
 
-// decide says that conn stays.
+// decide makes conn the one that stays.
 func (c *fallbackConn) decide(conn bridge.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -238,8 +244,8 @@ func (c *fallbackConn) decide(conn bridge.Conn) {
 	close(c.decided)
 }
 
-// unusableAnswer is what a client hears whose server has answered initialize with a version
-// that has no sessions, and is not to be had otherwise (ED6).
+// unusableAnswer returns the error for a client whose server has answered initialize with a version that has
+// no sessions, and cannot be used as a modern one (ED6).
 func (f *Fallback) unusableAnswer(answer jsonrpc.Message) jsonrpc.Message {
 	text := "the server has answered initialize with protocol version " + ClaimsModern(answer) + ", which has no initialize"
 	if f.Modern != nil {
@@ -250,9 +256,9 @@ func (f *Fallback) unusableAnswer(answer jsonrpc.Message) jsonrpc.Message {
 	return jsonrpc.NewError(answer.ID(), jsonrpc.CodeInternalError, text, []byte(`{"reason":"initialize_failed"}`))
 }
 
-// switchToModern goes on with a translated Conn if the server is a modern one: it has refused
-// initialize, or has answered it as no legacy server does that has sessions. What was
-// sent before is sent again by a goroutine: that may have to wait for Receive.
+// switchToModern replaces the Conn by one of Modern if the answer to initialize suggests that the server is a
+// modern one, and it is: it has refused initialize, or has answered it as no legacy server does that has
+// sessions. A goroutine sends again what was sent before: that may have to wait for Receive.
 func (c *fallbackConn) switchToModern(ctx context.Context, answer jsonrpc.Message) (switched bool) {
 	p := c.f.Prober
 	refused := answer.IsError() || ClaimsModern(answer) != ""
@@ -281,8 +287,9 @@ func (c *fallbackConn) switchToModern(ctx context.Context, answer jsonrpc.Messag
 	return c.switchTo(other)
 }
 
-// findsModern reports whether the server is a modern one, of which old may say so itself.
-// If old has refused initialize it may be closed, as the question takes a place, too.
+// findsModern reports whether the server is a modern one, by answer, its answer to initialize, or by asking
+// it. refused: it was refused. old is the first Conn; then it may be closed, since the question takes a
+// place, too.
 func (c *fallbackConn) findsModern(ctx context.Context, old bridge.Conn, answer jsonrpc.Message, refused bool) bool {
 	p := c.f.Prober
 	if answer.IsError() && AnswersModern(answer) {
@@ -314,8 +321,8 @@ func (c *fallbackConn) findsModern(ctx context.Context, old bridge.Conn, answer 
 	return err == nil && modern
 }
 
-// switchTo makes other the server's Conn, and has sent to it again what was sent before. It is
-// false if this Conn was closed meanwhile.
+// switchTo makes other the Conn that stays, and starts the goroutine that sends it what was sent before.
+// false: Close was called meanwhile, and other is closed.
 func (c *fallbackConn) switchTo(other bridge.Conn) bool {
 	p := c.f.Prober
 	c.mu.Lock()
@@ -339,6 +346,7 @@ func (c *fallbackConn) switchTo(other bridge.Conn) bool {
 	return true
 }
 
+// Close implements bridge.Conn.
 func (c *fallbackConn) Close(reason error) error {
 	c.mu.Lock()
 	c.closed = true

@@ -14,26 +14,30 @@ import (
 // This file is about servers that are silent to the probe: they wait for initialize, or
 // take long to start. Which of both, only their answer to initialize tells.
 
-// initializeAnswerTimeout is how long a process that was silent to the probe may take to answer initialize
-// before another one is started, which hears nothing else: some servers hang at what
-// comes before initialize. To wait longer makes those slower; to wait less starts one that is slow to start twice.
+// initializeAnswerTimeout is how long a process that did not answer server/discover may take to answer
+// initialize before another one is started, which is sent initialize only: some servers hang at what comes
+// before it. To wait longer makes those slower; to wait less starts one that is slow to start twice.
 const initializeAnswerTimeout = 12 * time.Second
 
+// initializeParamsKey is the key, in a context, of what WithInitializeParams has put there.
 type initializeParamsKey struct{}
 
-// WithInitializeParams returns a ctx for Modern whose client opens a legacy server with these params of
-// initialize. A process that was asked with them can be that client's.
+// WithInitializeParams returns a ctx for Modern. params are those of the initialize that the client's shared
+// server would be sent if it is a legacy one: a process that was asked with them can become that server
+// (TakeOpened).
 func WithInitializeParams(ctx context.Context, params []byte) context.Context {
 	return context.WithValue(ctx, initializeParamsKey{}, params)
 }
 
+// initializeParamsOf returns what WithInitializeParams has put into a ctx; nil: nothing.
 func initializeParamsOf(ctx context.Context) []byte {
 	params, _ := ctx.Value(initializeParamsKey{}).([]byte)
 	return params
 }
 
-// open asks a server with initialize that was silent to the probe. If it says nothing at all, the error is silent. Otherwise it
-// returns as ask does. It closes first, unless that is the spare.
+// open finds out the era of a server that did not answer server/discover, with initialize: first asks that
+// process, if it is a command, then another one. It returns what ask returns; the error is silent if no
+// answer came at all. It closes first, unless that is the spare.
 func (p *Prober) open(ctx context.Context, first *Process, placed func(), silent *silentError) (modern bool, spare *Process, err error) {
 	o := &openAttempt{p: p, process: first, probed: true, params: initializeParamsOf(ctx)}
 	// Behind a command is one process, for both eras. A connection was made for a modern server.
@@ -78,16 +82,18 @@ func (p *Prober) open(ctx context.Context, first *Process, placed func(), silent
 	return false, nil, err
 }
 
-// openAttempt is one process that is asked with initialize.
+// An openAttempt is one process that is sent initialize to find out its era.
 type openAttempt struct {
-	p                       *Prober
-	process                 *Process
-	probed                  bool            // it was asked server/discover before
-	params                  []byte          // of the client's initialize; nil: it is nobody's
-	discovered, initialized jsonrpc.Message // the answers; invalid: there is none
+	p           *Prober
+	process     *Process        // the process, without clients
+	probed      bool            // it was sent server/discover before
+	params      []byte          // those of the initialize that a client's server would be sent; nil: there is no such client, and the bridge's own are sent
+	discovered  jsonrpc.Message // its answer to server/discover; invalid: none has come
+	initialized jsonrpc.Message // its answer to initialize; invalid: none has come
 }
 
-// ask asks, and waits until it is clear what the process is good for. The error is why it is of no use any more.
+// ask sends initialize, and waits, at most so long, until it is clear what the answers say. The error is why
+// the process is of no use any more.
 func (o *openAttempt) ask(ctx context.Context, wait time.Duration) error {
 	params := o.params
 	if params == nil {
@@ -123,7 +129,8 @@ func (o *openAttempt) tellsEra() bool {
 	return o.initialized.Kind() != jsonrpc.Invalid || AnswersModern(o.discovered)
 }
 
-// result returns what the answers say, and the process, if a client can go on with it. Otherwise that is closed.
+// result returns the era that the answers tell, and the process if a client can go on with it; nil: none can,
+// and it was closed.
 func (o *openAttempt) result() (modern bool, spare *Process) {
 	modern = AnswersModern(o.discovered)
 	switch {
@@ -148,8 +155,9 @@ func (o *openAttempt) result() (modern bool, spare *Process) {
 	return modern, nil
 }
 
-// dropLateAnswers returns the process's Conn for whoever uses it next. Late answers to the questions reach nobody. An
-// initialize is answered with what the process has answered, unless that was an error.
+// dropLateAnswers returns the process's Conn for its next user. Answers to the Prober's own requests that
+// still come are dropped. An initialize is answered with the answer that the process has given already,
+// unless that was an error.
 func (o *openAttempt) dropLateAnswers() bridge.Conn {
 	answer := o.initialized
 	hooks := bridge.Hooks{Receive: func(m *jsonrpc.Message) (reply *jsonrpc.Message) {
@@ -169,7 +177,8 @@ func (o *openAttempt) dropLateAnswers() bridge.Conn {
 	return bridge.Intercept(o.process.Conn, hooks)
 }
 
-// TakeOpened returns the process that was opened with these params of initialize, once; nil: there is none.
+// TakeOpened returns the spare process if it is a legacy one that was initialized with these params, and
+// hands it over; nil: there is none.
 func (p *Prober) TakeOpened(params []byte) *Process {
 	return p.takeIf(func(spare *Process) bool { return spare.openedParams != nil && bytes.Equal(spare.openedParams, params) })
 }

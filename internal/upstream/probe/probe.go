@@ -23,24 +23,26 @@ import (
 )
 
 const (
-	// defaultAnswerTimeout is how long a server that is no HTTP server may take to answer
-	// the probe. Servers that wait for initialize never do.
+	// defaultAnswerTimeout is how long a server that is not reached over HTTP may take to answer
+	// server/discover. Servers that wait for initialize never do.
 	defaultAnswerTimeout = 3 * time.Second
 
-	// probeTimeout bounds a probe with everything, such as starting the server. Of a command
-	// that may be done twice, the first time within initializeAnswerTimeout.
+	// probeTimeout is how long it may take to find out a server's era, with everything, such as starting it. For
+	// a command that may be done twice, the first time within initializeAnswerTimeout.
 	probeTimeout = 30 * time.Second
 
-	// spareTimeout is how long the process that was probed waits for its first client.
+	// spareTimeout is how long the process that has told its era waits for its first client. Then it is closed.
 	spareTimeout = 10 * time.Second
 
-	// defaultSettledAfter is how long a finding stands before it is doubted: a server that
-	// refuses everybody must not be probed for each of them.
+	// defaultSettledAfter is how long a finding must have stood before it may be doubted: a server that refuses
+	// everybody must not be asked anew for each of them.
 	defaultSettledAfter = 10 * time.Second
 )
 
+// A publicError is an error whose text clients may see.
 type publicError string
 
+// Error implements error.
 func (e publicError) Error() string { return string(e) }
 
 // PublicError is what clients are told (bridge.Serve).
@@ -52,66 +54,66 @@ const ErrChanged publicError = "the server has changed its protocol; try again"
 
 // Options say what a Prober has to know of its server.
 type Options struct {
-	// Protocol is what is spoken with the server. Unless it is era.Auto, nobody asks.
+	// Protocol is the era of the protocol that is spoken with the server. Unless it is era.Auto, the server is
+	// never asked.
 	Protocol era.Eras
 
 	// IsCommand: the server is a process that Dial starts.
 	IsCommand bool
 
-	// Discover asks a server at an http URL, which is one server for all. It returns an
-	// error that ErrNotModern matches where the server's answer is not that of a modern
-	// one. nil: the server is asked over a Conn of Dial.
+	// Discover asks a server at an http URL, which is one server for all, and returns its answer to
+	// server/discover. It returns an error that ErrNotModern matches where the server's answer is not that of a
+	// modern one. nil: the server is not at an http URL, and is asked over a Conn of Dial.
 	Discover     func(ctx context.Context) (jsonrpc.Message, error)
-	ErrNotModern error
+	ErrNotModern error // what the error of Discover matches where the server's answer is not that of a modern one
 
-	// Dial returns a Conn to the server that speaks modern if the server does. It
-	// calls placed once it has a place for the Conn, whose holder is h.
+	// Dial returns a Conn to the server that speaks modern if the server does. It calls placed once it has a
+	// place for the Conn; h is what holds the place.
 	Dial func(ctx context.Context, h *TransferableHolder, placed func()) (bridge.Conn, error)
 
-	// MinTimeout is how long Discover, or the way to the server over a Conn of Dial, may take at least, because a person may sign in
-	// meanwhile.
+	// MinTimeout is the shortest time that Discover, or sending over a Conn of Dial, is given, because a person
+	// may have to sign in meanwhile.
 	MinTimeout time.Duration
 
-	// NeedsPlace: a Conn of Dial needs a place, which may have to be waited for.
+	// NeedsPlace says that a Conn of Dial needs a place, which may have to be waited for.
 	NeedsPlace bool
 
-	// Context ends with the server's configuration. Spawn runs something in a goroutine
-	// that the end of that waits for; its error says that it has ended.
+	// Context ends with the server's configuration.
 	Context context.Context
-	Spawn   func(func()) error
+	Spawn   func(func()) error // Spawn runs a function in a goroutine that whoever ends Context waits for. The error: Context has ended, and the function does not run.
 
-	// OnEraFound is told what the server speaks whenever that is found.
+	// OnEraFound is told the server's era whenever that is found.
 	OnEraFound func(modern bool)
 
-	// OnFailed is told why the server could not be asked, in words that are fit for everybody.
+	// OnFailed is told that the server has answered nothing, in words that are fit for everybody.
 	OnFailed func(what string)
 
 	// Dropped is told of messages that reached nobody, and why. nil: nobody is.
 	Dropped func(m jsonrpc.Message, reason string)
 
-	// Logger is told what is found.
+	// Logger gets what is found.
 	Logger hclog.Logger
 }
 
-// A Prober knows which era a server speaks. All methods may be called concurrently.
+// A Prober knows which era a server speaks, or finds it out. All methods may be called concurrently.
 //
 // mu is held while the fields are looked at, and while OnEraFound and Spawn are called.
 type Prober struct {
-	// SettledAfter and AnswerTimeout replace 10 and 3 seconds in tests.
-	SettledAfter, AnswerTimeout time.Duration
+	SettledAfter  time.Duration // how long a finding must have stood before it may be doubted: 10 s, less in tests
+	AnswerTimeout time.Duration // how long a server may take to answer server/discover: 3 s, less in tests
 
 	opts       Options
 	log        hclog.Logger
-	spareTimer lazytimer.Timer // gives the spare up
+	spareTimer lazytimer.Timer // calls dropSpare
 
 	mu              sync.Mutex
-	known           bool                // it is known what the server speaks: modern
+	known           bool                // the server's era is known, and modern says which
 	foundAt         time.Time           // when it was found
-	modern          bool                // it speaks 2026-07-28
-	skipsInitialize bool                // initialize is of no use: it is refused, or begins no session
-	inquiries       map[string]*inquiry // that go on, by party
-	lastErr         error               // of the last one
-	spare           *Process            // the process that has answered; nil: none has, or it was taken
+	modern          bool                // the server speaks 2026-07-28
+	skipsInitialize bool                // the server is a modern one that refuses initialize, or begins no session
+	inquiries       map[string]*inquiry // those in progress, by party
+	lastErr         error               // why the last inquiry has failed; nil: it has not
+	spare           *Process            // a process that has told its era and waits for a client; nil: none
 }
 
 // New returns a Prober that knows nothing yet. Close ends it.
@@ -121,18 +123,18 @@ func New(o Options) *Prober {
 	return p
 }
 
-// Process is a server that has said what it speaks, and has no clients yet.
+// A Process is a server process that has told its era, and has no clients yet.
 type Process struct {
 	Conn   bridge.Conn
-	Holder *TransferableHolder
+	Holder *TransferableHolder // of its place
 
-	openedParams []byte // the params of the initialize that it has accepted; nil: it speaks modern
+	openedParams []byte // the params of the initialize that it has accepted, as a legacy server; nil: it is modern
 }
 
-// TransferableHolder is the limiter.Holder of a process's place. The process is in use
-// until it is given to somebody else who holds the place from then on.
+// A TransferableHolder is the limiter.Holder of a Process's place, which counts as Busy until TransferTo
+// names the next holder.
 type TransferableHolder struct {
-	next atomic.Pointer[limiter.Holder] // nil: the place was not given to anybody yet
+	next atomic.Pointer[limiter.Holder] // who holds the place now; nil: nobody else yet
 }
 
 // TransferTo makes next the holder of the place.
@@ -152,19 +154,18 @@ func (h *TransferableHolder) Reclaim() bool {
 	return next != nil && (*next).Reclaim()
 }
 
-// inquiry is one attempt to find out. There is one for all parties once it has a place for
-// its process; until then each party has its own, so that nobody waits for a place with a
-// party that has its part already.
+// An inquiry is one attempt to find out the server's era. There is one for all parties once it has a place
+// for its process; until then each party has its own, so that nobody waits for a place with a party that has
+// its part already.
 type inquiry struct {
-	party         string
-	hasPlace      bool               // it needs no place, or has one; under Prober.mu
-	progressFuncs []func(string)     // the clients that wait and have asked for progress (httpdial.WithProgress); under Prober.mu
-	cancel        context.CancelFunc // called when it has ended, or another one has found out
-	done          chan struct{}      // closed when it has ended, or is not needed any more
+	party         string             // for whose clients it was begun
+	hasPlace      bool               // it has a place, or needs none; under Prober.mu
+	progressFuncs []func(string)     // tell the clients that wait what is waited for, if they have asked for progress (httpdial.WithProgress); under Prober.mu
+	cancel        context.CancelFunc // ends its ctx; called when it is over, or another one has found out
+	done          chan struct{}      // closed when it is over, or another one has found out
 }
 
-// inquiryFor returns the inquiry that clients of a party wait for, nil if one has to
-// begin. It is called with mu held.
+// inquiryFor returns the inquiry that clients of a party wait for; nil: one has to begin. mu is held.
 func (p *Prober) inquiryFor(party string) *inquiry {
 	for _, q := range p.inquiries {
 		if q.hasPlace {
@@ -174,7 +175,7 @@ func (p *Prober) inquiryFor(party string) *inquiry {
 	return p.inquiries[party]
 }
 
-// endInquiryLocked tells who waits for an inquiry, unless somebody has.
+// endInquiryLocked ends an inquiry, for those who wait for it, unless that was done. mu is held.
 func (p *Prober) endInquiryLocked(q *inquiry) {
 	if p.inquiries[q.party] == q {
 		delete(p.inquiries, q.party)
@@ -186,7 +187,7 @@ func (p *Prober) endInquiryLocked(q *inquiry) {
 // isHTTP reports whether the server is reached at an http or https URL.
 func (p *Prober) isHTTP() bool { return p.opts.Discover != nil }
 
-// Known is Modern where that has its answer at once.
+// Known returns what Modern returns, without asking the server. known is false if it would have to be asked.
 func (p *Prober) Known() (modern, known bool) {
 	switch p.opts.Protocol {
 	case era.OnlyModern:
@@ -199,9 +200,10 @@ func (p *Prober) Known() (modern, known bool) {
 	return p.modern, p.known
 }
 
-// Modern reports whether the server speaks 2026-07-28. It asks the server if need be; ctx
-// has the party for which that is, and may have how the client opens a legacy server (WithInitializeParams), and a function that tells the client what is waited for
-// (httpdial.WithProgress), which must not wait. The error is why it cannot be known now.
+// Modern reports whether the server speaks 2026-07-28. It asks the server if that is not known. ctx has the
+// party for which that is, and may have how the client opens a legacy server (WithInitializeParams), and a
+// function that tells the client what is waited for (httpdial.WithProgress), which must not wait. The error
+// is why it cannot be known now.
 func (p *Prober) Modern(ctx context.Context) (bool, error) {
 	if modern, known := p.Known(); known {
 		return modern, nil
@@ -240,7 +242,8 @@ func (p *Prober) Modern(ctx context.Context) (bool, error) {
 	return p.modern, p.lastErr
 }
 
-// startLocked begins to ask the server, for who has come with the ctx client; the process counts for that party.
+// startLocked begins an inquiry. client is the ctx of the client that needs it; its process counts for that
+// client's party. The error is that of Spawn. mu is held.
 func (p *Prober) startLocked(client context.Context) (*inquiry, error) {
 	party := identity.Party(client)
 	ctx := identity.WithParty(p.opts.Context, party)
@@ -268,7 +271,7 @@ func (p *Prober) startLocked(client context.Context) (*inquiry, error) {
 	return q, nil
 }
 
-// tellProgress tells the clients that wait for an inquiry what the inquiry waits for.
+// tellProgress tells the clients that wait for an inquiry what is waited for.
 func (p *Prober) tellProgress(q *inquiry, text string) {
 	p.mu.Lock()
 	tells := slices.Clone(q.progressFuncs)
@@ -278,7 +281,8 @@ func (p *Prober) tellProgress(q *inquiry, text string) {
 	}
 }
 
-// inquire asks the server, and keeps what it says.
+// inquire makes the inquiry q: it asks the server, keeps the finding or the error, and keeps the spare
+// process.
 func (p *Prober) inquire(ctx context.Context, q *inquiry) {
 	modern, spare, err := p.ask(ctx, func() {
 		p.mu.Lock()
@@ -318,7 +322,7 @@ func (p *Prober) inquire(ctx context.Context, q *inquiry) {
 	}
 }
 
-// NoteEra keeps what the server has said by itself.
+// NoteEra is called when the server has said by itself which era it speaks.
 func (p *Prober) NoteEra(modern bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -329,8 +333,8 @@ func (p *Prober) NoteEra(modern bool) {
 	p.opts.OnEraFound(modern)
 }
 
-// forgetFinding makes the next client find out anew (ED9), if the finding has stood for a while.
-// It reports whether it does.
+// forgetFinding forgets the server's era, so that it is asked anew (ED9), unless the finding is younger than
+// SettledAfter. It reports whether it has.
 func (p *Prober) forgetFinding() (forgot bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -342,18 +346,18 @@ func (p *Prober) forgetFinding() (forgot bool) {
 	return true
 }
 
-// Recheck has a server at an http URL asked anew what it speaks, if the finding has
-// stood for a while: what it has said may be that of another era (ED9). If it is,
-// OnEraFound ends what the others use; a mere error costs a question.
+// Recheck has a server at an http URL asked anew for its era, in a goroutine, unless the finding is younger
+// than SettledAfter. It is called when an answer may be that of a server of the other era (ED9). If it is
+// one, OnEraFound ends what the others use; a mere error costs a question.
 func (p *Prober) Recheck() {
 	if p.forgetFinding() {
 		_ = p.opts.Spawn(func() { _, _ = p.Modern(httpdial.Unattended(p.opts.Context)) })
 	}
 }
 
-// SuspectOtherEra is told that the server may be one of the other era by now. Servers at an http
-// URL are asked. unusable: the process that has said so is of no use any more, as its era
-// may have changed; the next client finds out.
+// SuspectOtherEra is called when the server may be one of the other era by now. A server at an http URL is
+// asked anew (Recheck). unusable: the process that has said so is of no use any more, as its era is not known
+// any more; the next client finds out.
 func (p *Prober) SuspectOtherEra() (unusable bool) {
 	switch {
 	case p.opts.Protocol != era.Auto:
@@ -365,8 +369,8 @@ func (p *Prober) SuspectOtherEra() (unusable bool) {
 	return p.forgetFinding()
 }
 
-// Upgraded reports whether a server has refused to renew a legacy session because
-// it is a modern one by now (ED9).
+// Upgraded reports whether a server that has refused, with this response, to renew a legacy session is a
+// modern one by now (ED9). It asks the server if the response does not say so.
 func (p *Prober) Upgraded(ctx context.Context, refusal jsonrpc.Message) bool {
 	if AnswersModern(refusal) {
 		p.NoteEra(true)
@@ -377,11 +381,12 @@ func (p *Prober) Upgraded(ctx context.Context, refusal jsonrpc.Message) bool {
 	return err == nil && modern
 }
 
-// TakeSpare returns the process that has answered the probe, once; nil: there is none.
+// TakeSpare returns the spare process if it is a modern one, and hands it over; nil: there is none.
 func (p *Prober) TakeSpare() *Process {
 	return p.takeIf(func(spare *Process) bool { return spare.openedParams == nil })
 }
 
+// takeIf hands over the spare process if fits returns true of it; nil: there is none that fits.
 func (p *Prober) takeIf(fits func(*Process) bool) *Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -394,21 +399,22 @@ func (p *Prober) takeIf(fits func(*Process) bool) *Process {
 	return spare
 }
 
-// Close closes the process that has answered, if nobody has taken it. It is called after the Context of the
-// Options has ended, so nobody is asked any more.
+// Close closes the spare process, if nobody has taken it. It is called after the Context of the Options has
+// ended, so nobody is asked any more.
 func (p *Prober) Close() {
 	p.spareTimer.Stop()
 	p.dropSpare()
 }
 
+// dropSpare closes the spare process, if there is one.
 func (p *Prober) dropSpare() {
 	if spare := p.takeIf(func(*Process) bool { return true }); spare != nil {
 		p.closeLater(spare.Conn)
 	}
 }
 
-// needsTranslation reports whether the server is known to be a modern one that
-// is of no use to legacy clients unless they are translated.
+// needsTranslation reports whether the server is known to be a modern one that is of no use to legacy clients
+// unless they are translated.
 func (p *Prober) needsTranslation() bool {
 	switch p.opts.Protocol {
 	case era.OnlyModern:
@@ -421,20 +427,21 @@ func (p *Prober) needsTranslation() bool {
 	return p.known && p.modern && p.skipsInitialize
 }
 
+// skipInitialize notes that the server is of no use to legacy clients that send it initialize.
 func (p *Prober) skipInitialize() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.skipsInitialize = true
 }
 
-// closeLater closes a Conn without waiting for it.
+// closeLater closes a Conn in a goroutine.
 func (p *Prober) closeLater(conn bridge.Conn) {
 	if p.opts.Spawn(func() { p.close(conn) }) != nil {
 		p.close(conn)
 	}
 }
 
-// close closes a Conn of which nobody waits for the error.
+// close closes a Conn, and logs an error.
 func (p *Prober) close(conn bridge.Conn) {
 	if err := conn.Close(nil); err != nil {
 		p.log.Warn("closing", "error", err)

@@ -11,15 +11,15 @@ import (
 
 // This file says why it could not be found out which era a server speaks.
 
-// silentError is the reason for a server that is there and answers nothing. Clients get its text:
-// if they were told that the server could not be started, they would look in vain for what keeps
-// it from starting.
+// A silentError says that a server is there and answers nothing. Clients get its text: if they were told that
+// the server could not be started, they would look in vain for what keeps it from starting.
 type silentError struct {
-	command    bool          // the bridge has started it
+	command    bool          // the server is a command that the bridge has started
 	discover   time.Duration // how long it had to answer server/discover
-	initialize time.Duration // and then initialize; 0: it was not asked
+	initialize time.Duration // how long it had to answer initialize after that; 0: it was not sent
 }
 
+// Error implements error.
 func (e *silentError) Error() string {
 	there := "is connected"
 	if e.command {
@@ -35,14 +35,16 @@ func (e *silentError) Error() string {
 // PublicError is what clients are told (bridge.Serve).
 func (e *silentError) PublicError() string { return e.Error() }
 
-// unauthorizedError is the reason for a server to which nobody has signed in, so that it could not be asked. answer is what
-// the Conn has answered in its place; it says where to sign in.
-type unauthorizedError struct{ answer jsonrpc.Message }
+// An unauthorizedError says that a server could not be asked for its era, because nobody has signed in to it.
+type unauthorizedError struct {
+	answer jsonrpc.Message // the error response that came in the place of the server's; it says where to sign in
+}
 
-// isUnauthorized reports whether an answer is that of a Conn to which a credential is missing.
+// isUnauthorized reports whether a response says that a credential for the server is missing.
 func isUnauthorized(m jsonrpc.Message) bool { return signInReason(m) != "" }
 
-// signInReason returns why a credential is missing, by the answer of a Conn; "": none is.
+// signInReason returns the reason, one of package httpdial, in a response that says that a credential for the
+// server is missing; "": it does not say that.
 func signInReason(m jsonrpc.Message) string {
 	reason, _ := jsonrpc.Text(m.Lookup("error", "data", "reason"))
 	if !(&httpdial.Fault{Reason: reason}).IsMissingCredential() {
@@ -51,18 +53,19 @@ func signInReason(m jsonrpc.Message) string {
 	return reason
 }
 
+// Error returns the message of the answer.
 func (e *unauthorizedError) Error() string {
 	text, _ := jsonrpc.Text(e.answer.Lookup("error", "message"))
 	return text
 }
 
-// PublicError is what clients are told.
+// PublicError is what clients are told (bridge.Serve).
 func (e *unauthorizedError) PublicError() string { return e.Error() }
 
-// PublicData is the data that goes with it: where to sign in, for instance.
+// PublicData is the data of the error that clients get: where to sign in, for instance.
 func (e *unauthorizedError) PublicData() []byte { return e.answer.Lookup("error", "data") }
 
-// rounded returns a time as people want to read it.
+// rounded returns a time as people want to read it: in seconds, or milliseconds if it is shorter.
 func rounded(d time.Duration) time.Duration {
 	if d < time.Second {
 		return d.Round(time.Millisecond)
@@ -70,7 +73,7 @@ func rounded(d time.Duration) time.Duration {
 	return d.Round(time.Second)
 }
 
-// noteUnasked says in the log why it is not known what the server speaks.
+// noteUnasked logs why it is not known which era the server speaks.
 func (p *Prober) noteUnasked(err error) {
 	if mute, ok := errors.AsType[*silentError](err); ok {
 		p.log.Warn("the server does not answer; if it is only slow to start, --protocol legacy or modern gives it more time", "error", mute)
@@ -83,8 +86,8 @@ func (p *Prober) noteUnasked(err error) {
 	p.log.Warn("the server could not be asked whether it speaks 2026-07-28", attrs...)
 }
 
-// failureReason returns what stays the same when something fails for the same reason:
-// the text about a connection may have a port in it, and that about silence times.
+// failureReason returns a text that is the same for errors with the same reason: the text about a connection
+// may have a port in it, and that about silence times.
 func failureReason(err error) string {
 	if fault, ok := errors.AsType[*httpdial.Fault](err); ok {
 		return fault.Reason

@@ -11,42 +11,43 @@ import (
 )
 
 const (
-	// unknownToolTTL is how long a tool that is not in the list is taken for unknown.
+	// unknownToolTTL is how long after the list was fetched a tool that is not in it counts as unknown, without
+	// asking again.
 	unknownToolTTL = 5 * time.Second
 
-	// unansweredListTTL is how long that holds where the server has not answered the request for
-	// its list.
+	// unansweredListTTL is how long after a request for the list that the server has not answered an unknown
+	// tool counts as unknown, without asking again.
 	unansweredListTTL = time.Minute
 
-	// maxFetchWait is how long a call waits for the list of tools. Then nobody here knows
-	// which headers the call should have, and the server has to check them.
+	// maxFetchWait is how long a call waits for the list of tools. After that nobody here knows which headers
+	// the call should have, and the server has to check them.
 	maxFetchWait = 3 * time.Second
 
-	// fetchTimeout is how long the list itself may take, for the calls that follow.
-	// A server may have to be started for it.
+	// fetchTimeout is how long fetching the list may take, also after no call waits for it any more. A server
+	// may have to be started for it.
 	fetchTimeout = 30 * time.Second
 
-	// maxPages bounds how much of a list is fetched.
+	// maxPages is how many pages of a list are fetched.
 	maxPages = 100
 )
 
-// A Source says how a server is asked for its tools.
+// A Source says how a Table asks its server for the list of tools.
 type Source struct {
 	// Join returns a Conn to the server, whose answers to tools/list the Table learns
 	// by itself.
 	Join func(ctx context.Context) (bridge.Conn, error)
 
-	// Spawn runs f in a goroutine of its own, with a ctx that does not end with the
-	// call for which it is asked. False: it is too late for that.
+	// Spawn runs f in a goroutine of its own, with a ctx that does not end with the call for which it is asked.
+	// false: it is too late for that, and f does not run.
 	Spawn func(f func(ctx context.Context)) bool
 
-	// Meta is how the server is spoken to.
+	// Meta is the _meta of the request: version and capabilities are taken from it.
 	Meta era.Meta
 }
 
-// Schema returns the input schema of a tool. It may be nil when the schema has no
-// x-mcp-header. known is false if the server has no such tool, or has not said so within
-// 3 seconds after it was asked (MI22).
+// Schema returns the input schema of a tool, after asking the server (from) for its list if need be. It may
+// be nil when the schema has no x-mcp-header. known is false if the server has no such tool, or has not said
+// so within 3 seconds after it was asked (MI22).
 func (t *Table) Schema(ctx context.Context, tool string, from Source) (schema []byte, known bool) {
 	schema, known, fresh := t.input(tool)
 	if known || fresh { // mostly so
@@ -76,14 +77,14 @@ func (t *Table) Schema(ctx context.Context, tool string, from Source) (schema []
 	return schema, known
 }
 
-// fetch is one question for the list of tools.
+// A fetch is one request for the list of tools, for all calls that wait for it.
 type fetch struct {
-	began time.Time
-	done  chan struct{}
-	err   error // why nobody could be asked; to be read after done
+	began time.Time     // when it began
+	done  chan struct{} // closed when it is over
+	err   error         // why the server could not be asked; nil: it could. To be read once done is closed
 }
 
-// startFetch returns the fetch that goes on, which begins if none does. nil: none can.
+// startFetch returns the fetch in progress, or begins one; nil: none can begin.
 func (t *Table) startFetch(from Source) *fetch {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -109,7 +110,8 @@ func (t *Table) startFetch(from Source) *fetch {
 	return f
 }
 
-// endFetch ends a fetch of the list that has begun at listVersion.
+// endFetch ends the fetch f, which has begun at listVersion. err: the server could not be asked. silent: it
+// has not answered in time.
 func (t *Table) endFetch(f *fetch, err error, listVersion uint64, silent bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -124,7 +126,8 @@ func (t *Table) endFetch(f *fetch, err error, listVersion uint64, silent bool) {
 	}
 }
 
-// listTools asks for the list of tools, page by page.
+// listTools asks for the list of tools over conn, page by page, and waits for the last page. What conn does
+// with the answers is not its business.
 func listTools(ctx context.Context, conn bridge.Conn, meta era.Meta) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -135,14 +138,15 @@ func listTools(ctx context.Context, conn bridge.Conn, meta era.Meta) {
 	}
 }
 
-// toolLister asks for each page when the one before has come.
+// A toolLister is the Sink of listTools: it asks for the next page when one has come.
 type toolLister struct {
-	conn        bridge.Conn
-	requestHead []byte             // the params of a question, but for the cursor and the end
-	pages       int64              // how many were asked for, which is the id of the last request
+	conn        bridge.Conn        // where it asks
+	requestHead []byte             // the params of a request as JSON, without the cursor and the last brace
+	pages       int64              // how many pages were asked for, which is the id of the last request
 	done        context.CancelFunc // ends Receive
 }
 
+// ask asks for the page at a cursor (raw JSON); nil: for the first one.
 func (l *toolLister) ask(ctx context.Context, cursor []byte) error {
 	params := bytes.Clone(l.requestHead)
 	if cursor != nil {
@@ -152,7 +156,7 @@ func (l *toolLister) ask(ctx context.Context, cursor []byte) error {
 	return l.conn.Send(ctx, jsonrpc.NewRequest(jsonrpc.IntID(l.pages), "tools/list", append(params, '}')))
 }
 
-// TrySend implements bridge.Sink: all but a page is passed over.
+// TrySend implements bridge.Sink. It takes all but the page that was asked for, and drops it.
 func (l *toolLister) TrySend(m jsonrpc.Message) bool {
 	return m.Kind() != jsonrpc.Response || m.ID() != jsonrpc.IntID(l.pages)
 }

@@ -12,21 +12,21 @@ import (
 )
 
 const (
-	// maxTables bounds the tables that a Cache keeps.
+	// maxTables is how many Tables a Cache keeps; for one more it forgets all.
 	maxTables = 1000
 
-	// maxTools bounds what a Table keeps.
+	// maxTools is how many tools a Table keeps; more are not known.
 	maxTools = 10_000
 )
 
-// A Cache has one Table for each key: servers list their tools by what they were told of
-// their client, and of whom. The zero Cache is ready for use by any number of goroutines.
+// A Cache has one Table for each key: servers list their tools by what they were told of their client, and of
+// whom. The zero Cache is ready for use by any number of goroutines.
 type Cache[K comparable] struct {
 	mu     sync.Mutex
-	tables map[K]*Table
+	tables map[K]*Table // by key
 }
 
-// Table returns the tools of the servers that have this key.
+// Table returns the Table with the tools of the servers that have this key. It is empty if there was none.
 func (c *Cache[K]) Table(key K) *Table {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -44,7 +44,8 @@ func (c *Cache[K]) Table(key K) *Table {
 	return t
 }
 
-// Forget forgets all tools. It is called when a server wants other headers than its list of tools has called for.
+// Forget forgets the tools in all Tables. It is called when a server wants other headers than its list of
+// tools has called for.
 func (c *Cache[K]) Forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -53,17 +54,18 @@ func (c *Cache[K]) Forget() {
 	}
 }
 
-// A Table has the tools of one server. The zero Table is empty; any number of goroutines
-// may use it.
+// A Table has the input schemas of one server's tools. The zero Table is empty; any number of goroutines may
+// use it.
 type Table struct {
 	mu           sync.Mutex
 	inputSchemas map[string][]byte // input schemas by tool; nil for those without x-mcp-header
 	freshUntil   time.Time         // until then a tool that is not in inputSchemas is taken for unknown
-	listVersion  uint64            // how often the list has changed
-	fetch        *fetch            // in progress; nil: there is none
+	listVersion  uint64            // how often Forget was called
+	fetch        *fetch            // the request for the list in progress; nil: there is none
 }
 
-// input returns what is known of a tool. fresh: a tool that is not known does not exist.
+// input returns what is known of a tool. known is false if it is not in the Table. fresh: such a tool does
+// not exist, and the server need not be asked.
 func (t *Table) input(tool string) (schema []byte, known, fresh bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -71,15 +73,16 @@ func (t *Table) input(tool string) (schema []byte, known, fresh bool) {
 	return schema, known, time.Now().Before(t.freshUntil)
 }
 
-// ListVersion tells the list of now from later ones, for Learn.
+// ListVersion returns a number that changes when the list is forgotten. It is to be read before tools/list is
+// sent, for Learn.
 func (t *Table) ListVersion() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.listVersion
 }
 
-// Learn takes the tools of a result of tools/list that was asked for at listVersion.
-// If the list has changed since, they may be those of before, and are not taken.
+// Learn adds the tools in result, the result of a tools/list that was sent at listVersion. If the list was
+// forgotten since, they may be those of before, and are not added.
 func (t *Table) Learn(result []byte, listVersion uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -103,8 +106,8 @@ func (t *Table) Learn(result []byte, listVersion uint64) {
 	}
 }
 
-// nameAndSchema returns the name of a tool of a list, and its input schema if that can have
-// an x-mcp-header.
+// nameAndSchema returns the name of a tool of a list, and its input schema if that can have an x-mcp-header,
+// else nil.
 func nameAndSchema(tool []byte) (name string, schema []byte) {
 	for m := range jsonrpc.Members(tool) {
 		switch m.Key {
@@ -120,7 +123,7 @@ func nameAndSchema(tool []byte) (name string, schema []byte) {
 	return name, schema
 }
 
-// Forget forgets all tools. It is called when the list has changed.
+// Forget forgets all tools. It is called when the server's list has changed.
 func (t *Table) Forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

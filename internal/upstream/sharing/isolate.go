@@ -13,33 +13,33 @@ import (
 // whose calls those are, so it gets one; the pauses between its starts are its own then.
 
 const (
-	// isolationTime is how long a principal has a process of its own after that.
+	// isolationTime is how long a principal has a process of its own after its calls have ended the shared one.
 	isolationTime = time.Hour
 
-	// recentCrash is how long ago the end before may be for the two to be compared.
+	// recentCrash is how long ago the shared process may have ended before for the two ends to be compared.
 	recentCrash = time.Minute
 )
 
-// crashIsolation knows the principals that have a process of their own where others share one.
-// Any number of goroutines may use it. In the zero value there are none.
+// A crashIsolation knows the principals that have a process of their own where others share one, because
+// their calls have ended that. Any number of goroutines may use it. In the zero value there are none.
 type crashIsolation struct {
-	until atomic.Pointer[map[string]time.Time] // never changed, but replaced; nil: there are none
+	until atomic.Pointer[map[string]time.Time] // by principal, until when that is so; the map is never changed, but replaced; nil: there are none
 
-	mu          sync.Mutex // of who replaces it
-	lastUsers   []string   // who had calls in progress when the process ended last
-	lastEndedAt time.Time  // and when that was
+	mu          sync.Mutex // held by who replaces until
+	lastUsers   []string   // the principals that had calls in progress when the shared process ended last
+	lastEndedAt time.Time  // when that was
 }
 
-// isIsolated reports whether a principal has a process of its own.
+// isIsolated reports whether a principal has a process of its own now.
 func (a *crashIsolation) isIsolated(principal string) bool {
 	until := a.until.Load()
 	return until != nil && time.Now().Before((*until)[principal])
 }
 
-// noteCrash is told who had calls in progress when the process that all share ended, and
-// returns the principals that are to share it no more: the only one with calls in progress, else
-// those that had some at the end before as well. Clients that have not authenticated cannot be
-// told apart.
+// noteCrash is called when the shared process has ended with calls of these principals (users) in progress.
+// It returns those that are to share it no more: the only one, or else those that had calls in progress also
+// at the end before, if that was recently. Clients that have not authenticated ("") cannot be told apart, and
+// go on sharing it.
 func (a *crashIsolation) noteCrash(users []string) (part []string) {
 	now := time.Now()
 	a.mu.Lock()
@@ -66,8 +66,8 @@ func (a *crashIsolation) noteCrash(users []string) (part []string) {
 	return part
 }
 
-// onCrash returns what a server's Mux tells of crashes; nil: nobody needs to know, for
-// only one principal uses the server, or all were asked to share it.
+// onCrash returns the OnCrash of the Mux of the server with this key: it gives principals whose calls end the
+// server one of their own. nil: not all share the server, or all were asked to.
 func (p *Pool) onCrash(key Key) func(users []string) (part []string) {
 	if key != (Key{}) || !p.opts.IsolateCrashes {
 		return nil

@@ -2,14 +2,14 @@ package sharing
 
 import "github.com/mcp-bridge/mcp-bridge/bridge"
 
-// Member is a client's Conn to a Server. Close leaves the Server. Receive says why a
-// Server has ended that was shut down.
+// A Member is a client's Conn to a Server that it has joined. Close leaves the Server. If the Server was shut
+// down, the error of Receive says why.
 type Member struct {
 	bridge.Conn
-	server *Server
+	server *Server // the Server that it has joined
 }
 
-// newMember makes a Member of a Conn of the Server's Mux. single is what Pool.Join says.
+// newMember returns the Member for conn, a Conn of the Server's Mux. single is that of Pool.Join.
 func (s *Server) newMember(conn bridge.Conn, single bool) *Member {
 	return &Member{server: s, Conn: bridge.Intercept(conn, bridge.Hooks{
 		Ended: s.endReason,

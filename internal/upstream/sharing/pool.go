@@ -24,12 +24,12 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Key says which clients share a server (D.1): those with the same one.
+// A Key says which clients share a server (D.1): those with the same Key.
 type Key struct {
 	Legacy       bool   // the server is a legacy one
-	Principal    string // of those who may use it; "": of everybody, or of those who have not authenticated
-	Capabilities string // that the server was told of, as legacyserver.ProjectCapabilities writes them
-	Exclusive    uint64 // not 0: the server is of one client only, or of one request
+	Principal    string // whose server it is; "": that of everybody, or of those who have not authenticated
+	Capabilities string // the client capabilities that the server was told of, as legacyserver.ProjectCapabilities writes them; "": none, or it is a modern server
+	Exclusive    uint64 // 0: it may be shared; otherwise the server is for one client, or one request, only, and this is its number
 }
 
 // Options tune a Pool.
@@ -40,30 +40,28 @@ type Options struct {
 	// that their clients were asked: such a server is not idle.
 	Connect func(s *Server) (d bridge.Dialer, parked func() bool)
 
-	// MaxShared is how many servers there may be that are not Exclusive. MaxQueued and
-	// QueueTimeout are Queue and Wait of limiter.Options.
+	// MaxShared is how many servers there may be that are not Exclusive.
 	MaxShared    int
-	MaxQueued    int
-	QueueTimeout time.Duration
+	MaxQueued    int           // how many clients may wait for one more server that is not Exclusive (limiter.Options.Queue)
+	QueueTimeout time.Duration // how long a client waits for one more server (limiter.Options.Wait)
 
-	// MaxExclusive bounds the Exclusive servers. 0: Connect's Dialers do.
+	// MaxExclusive is how many Exclusive servers there may be. 0: only the Dialers of Connect bound them.
 	MaxExclusive int64
 
-	// MaxCalls is how many requests of all its clients one server is given at once.
+	// MaxCalls is how many requests, of all its clients, one server is given at once.
 	MaxCalls int
 
-	// IdleTimeout is how long a server without clients is kept; ParkTimeout, an Exclusive one
-	// in which calls wait.
-	IdleTimeout, ParkTimeout time.Duration
+	IdleTimeout time.Duration // how long a server without clients is kept
+	ParkTimeout time.Duration // how long an Exclusive server is kept without clients, while calls in it wait for them
 
-	// IsolateCrashes: a principal whose calls end the server that all share (the zero
-	// Key) gets one of its own for a while (see IsIsolated).
+	// IsolateCrashes says that a principal whose calls end the server that all share (the zero Key) gets one of
+	// its own for a while (see IsIsolated).
 	IsolateCrashes bool
 
-	// Dropped is told of messages that reached nobody. nil is fine.
+	// Dropped is told of messages that reached nobody, and why. nil: nobody is.
 	Dropped func(m jsonrpc.Message, reason string)
 
-	// Logger is told of starts and ends.
+	// Logger gets restarts and ends of servers.
 	Logger hclog.Logger
 }
 
@@ -76,21 +74,21 @@ type Options struct {
 type Pool struct {
 	opts     Options
 	log      hclog.Logger
-	limiter  *limiter.Limiter // of servers that are not Exclusive
-	isolated crashIsolation
+	limiter  *limiter.Limiter // has the places of servers that are not Exclusive
+	isolated crashIsolation   // the principals that IsIsolated reports
 
-	ctx    context.Context // ends with Shutdown
-	cancel context.CancelFunc
-	wg     sync.WaitGroup // closing of servers
+	ctx    context.Context    // done at Shutdown
+	cancel context.CancelFunc // ends ctx
+	wg     sync.WaitGroup     // goroutines that close servers
 
-	exclusive atomic.Int64 // how many of those there are
+	exclusive atomic.Int64 // how many Exclusive servers there are
 
 	mu               sync.Mutex
-	closed           error // why nobody may join any more; nil: everybody may
-	servers          map[Key]*Server
-	starting         map[Key]chan struct{} // of servers that are being made; closed when the server is there, or will not be
-	serversByID      map[string]*Server
-	lastServerNumber int // the id of the server that was made last
+	closed           error                 // why nobody can join any more (Shutdown); nil: everybody can
+	servers          map[Key]*Server       // those that clients can join
+	starting         map[Key]chan struct{} // for each server that is being made: closed when it is there, or could not be made
+	serversByID      map[string]*Server    // those in servers, by Server.ID
+	lastServerNumber int                   // the number in the ID of the server that was made last
 }
 
 // NewPool returns a Pool without servers. Shutdown and Wait end it.
@@ -117,17 +115,16 @@ func (p *Pool) ByID(id string) *Server {
 	return p.serversByID[id]
 }
 
-// Servers returns the servers that there are.
+// Servers returns the servers that clients can join now, in no order.
 func (p *Pool) Servers() []*Server {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Collect(maps.Values(p.servers))
 }
 
-// Join makes a client a member of the server with this key, which begins if there is
-// none. ctx carries the client's principal and party. clientInfo is what a server that
-// begins is told of its client. single: the client joins for a single request that is no
-// subscription. The Member must be closed.
+// Join makes a client a member of the server with this key, which begins if there is none. ctx has the
+// client's principal and party. clientInfo is what a server that begins is told of its client. single: the
+// client joins for a single request that is no subscription. The Member must be closed.
 func (p *Pool) Join(ctx context.Context, key Key, clientInfo []byte, single bool) (*Member, error) {
 	s, err := p.enterExisting(key, single)
 	if s == nil && err == nil {
@@ -144,7 +141,8 @@ func (p *Pool) Join(ctx context.Context, key Key, clientInfo []byte, single bool
 	return s.newMember(conn, single), nil
 }
 
-// enterExisting counts a client as a member of the server with this key; nil: there is none.
+// enterExisting counts a client as a member of the server with this key; nil without an error: there is none.
+// single is that of Join.
 func (p *Pool) enterExisting(key Key, single bool) (*Server, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,9 +156,9 @@ func (p *Pool) enterExisting(key Key, single bool) (*Server, error) {
 	return s, nil
 }
 
-// startServer is enterExisting for a client that has found no server: it makes one, unless another
-// client does. If that fails, this client tries itself: it may be one who may wait for
-// a place longer.
+// startServer makes the server with this key, or waits for another client that is making it, and counts the
+// client as a member. If the other one fails, this client tries itself: it may be one that may wait for a
+// place longer.
 func (p *Pool) startServer(ctx context.Context, key Key, clientInfo []byte, single bool) (*Server, error) {
 	party := identity.Party(ctx)
 	for {
@@ -189,7 +187,8 @@ func (p *Pool) startServer(ctx context.Context, key Key, clientInfo []byte, sing
 	}
 }
 
-// createServer makes a server, and closes begun when there is one, or will be none.
+// createServer makes a server for startServer, and counts the client as a member. It closes begun when the
+// server is there, or could not be made.
 func (p *Pool) createServer(ctx context.Context, party string, begun chan struct{}, key Key, clientInfo []byte, single bool) (*Server, error) {
 	s, err := p.newServer(ctx, party, key, clientInfo)
 	p.mu.Lock()
@@ -208,21 +207,24 @@ func (p *Pool) createServer(ctx context.Context, party string, begun chan struct
 	return s, nil
 }
 
-// MaxIntroductionSize bounds what is kept of a client's capabilities, and of its clientInfo,
-// in bytes.
+// MaxIntroductionSize is how many bytes a client's capabilities may have, and how many of a clientInfo are
+// kept (a longer one is left out).
 const MaxIntroductionSize = 4 << 10
 
+// A publicError is an error whose text clients may see.
 type publicError string
 
+// Error implements error.
 func (e publicError) Error() string { return string(e) }
 
 // PublicError is what clients are told (bridge.Serve).
 func (e publicError) PublicError() string { return string(e) }
 
+// errCapabilitiesTooLong is the error for a client whose capabilities have more than MaxIntroductionSize.
 const errCapabilitiesTooLong publicError = "clientCapabilities are longer than the 4 KiB that a server is told of"
 
-// newServer makes a server, when there may be one more. If need be, it ends one that clients share for
-// that, or waits for the end of one. Nobody knows of the server before addLocked.
+// newServer returns a new server, which nobody can join before addLocked. It waits for a place if need be,
+// for which the limiter may end another server.
 func (p *Pool) newServer(ctx context.Context, party string, key Key, clientInfo []byte) (*Server, error) {
 	if len(key.Capabilities) > MaxIntroductionSize {
 		return nil, errCapabilitiesTooLong
@@ -248,7 +250,8 @@ func (p *Pool) newServer(ctx context.Context, party string, key Key, clientInfo 
 	return s, nil
 }
 
-// logRestart is told why a server that has ended is started again, and when.
+// logRestart is the OnRestart of a Mux: it logs why a server that has ended is started again, and after how
+// long.
 func (p *Pool) logRestart(err error, wait time.Duration) {
 	switch {
 	case errors.Is(err, bridge.ErrBusy):
@@ -260,8 +263,8 @@ func (p *Pool) logRestart(err error, wait time.Duration) {
 	}
 }
 
-// takePlace takes the place of a server that clients share, and waits for it as long as
-// ctx lasts and the Pool is open.
+// takePlace takes a place for a server that is not Exclusive, and waits for it as long as ctx lasts and the
+// Pool is open.
 func (p *Pool) takePlace(ctx context.Context, s *Server) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -278,13 +281,14 @@ func (p *Pool) takePlace(ctx context.Context, s *Server) (err error) {
 	return fmt.Errorf("%w: %d processes with different clients run: %w", bridge.ErrBusy, p.opts.MaxShared, err)
 }
 
+// errIfClosed returns why nobody can join any more; nil: everybody can.
 func (p *Pool) errIfClosed() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.closed
 }
 
-// addLocked makes a server known.
+// addLocked gives a server its ID, and lets clients join it. mu is held.
 func (p *Pool) addLocked(s *Server) {
 	p.lastServerNumber++
 	s.registered, s.id, s.idleSince = true, fmt.Sprint(p.lastServerNumber), time.Now()
@@ -295,8 +299,7 @@ func (p *Pool) addLocked(s *Server) {
 	p.serversByID[s.id] = s
 }
 
-// ShutDownIf ends the servers whose key meets a condition, for the reason that their
-// clients get.
+// ShutDownIf ends the servers for whose key meets returns true. reason is what their clients are told.
 func (p *Pool) ShutDownIf(meets func(Key) bool, reason error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -308,7 +311,7 @@ func (p *Pool) ShutDownIf(meets func(Key) bool, reason error) {
 	}
 }
 
-// Shutdown ends all servers. Who joins from now on gets err. Wait waits for their end.
+// Shutdown ends all servers, and does not wait for that (Wait does). Who joins from now on gets err.
 func (p *Pool) Shutdown(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -319,10 +322,10 @@ func (p *Pool) Shutdown(err error) {
 	}
 }
 
-// Wait waits until the servers have ended that Shutdown, or anything before it, has ended.
+// Wait waits until all servers that were ended are closed.
 func (p *Pool) Wait() { p.wg.Wait() }
 
-// endLocked takes a server out and closes it.
+// endLocked removes a server from the Pool, gives its place back, and closes it in a goroutine. mu is held.
 func (p *Pool) endLocked(s *Server) {
 	s.ended = true
 	delete(p.servers, s.Key)

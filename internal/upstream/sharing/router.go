@@ -25,45 +25,44 @@ type Keys interface {
 	KeyWithoutWaiting(principal string, m jsonrpc.Message) (key Key, ok bool)
 }
 
-// Router is the Conn of a modern client. Its requests may go to several servers:
-// each request says what capabilities a legacy server may count on, and the server may
-// turn out to be of the other era. When there is no server, the next request
-// may find one.
+// A Router is the Conn of a modern client to the shared servers. Its requests may go to several: each request
+// says what capabilities a legacy server may count on, and the server may turn out to be of the other era.
+// When there is no server, the next request may find one.
 //
-// Each membership has a goroutine that receives from its server. What the client gets
-// from all of them goes through one Inbox: in order for each server, and in the order
-// in which it comes for several. mu is never held across a call of a Conn or of the Inbox.
+// Each membership has a goroutine that receives from its server. What the client gets from all of them goes
+// through one Inbox: in order for each server, and in the order in which it comes for several. mu is never
+// held across a call of a Conn or of the Inbox.
 type Router struct {
 	pool      *Pool
-	keys      Keys
-	principal string          // the client's
-	ctx       context.Context // the client's, until Close
-	cancel    context.CancelFunc
-	inbox     bridge.Inbox   // what the client gets
-	receivers sync.WaitGroup // goroutines of the memberships
-	sinkCalls atomic.Int32   // receivers that are handing a message on
+	keys      Keys               // says to which server a request goes
+	principal string             // the client's
+	ctx       context.Context    // the client's, done at Close
+	cancel    context.CancelFunc // ends ctx
+	inbox     bridge.Inbox       // what the client is to get
+	receivers sync.WaitGroup     // the goroutines that receive from servers
+	sinkCalls atomic.Int32       // how many of them are handing a message on
 
 	mu          sync.Mutex
-	memberships []*membership
-	calls       map[jsonrpc.ID]*membership // requests in progress
-	closed      bool
+	memberships []*membership              // of the servers that the client has joined
+	calls       map[jsonrpc.ID]*membership // the server of each request in progress, by the request's id
+	closed      bool                       // Close was called
 }
 
-// membership is a client's place in one server.
+// A membership is the Member by which a Router has joined one server.
 type membership struct {
 	*Member
 	router *Router
-	key    Key
+	key    Key // the server's
 }
 
-// NewRouter returns the Conn of the client that ctx is of.
+// NewRouter returns the Router of the client whose principal and party are in ctx.
 func NewRouter(ctx context.Context, p *Pool, k Keys) *Router {
 	r := &Router{pool: p, keys: k, principal: identity.Principal(ctx), calls: make(map[jsonrpc.ID]*membership)}
 	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return r
 }
 
-// Send implements bridge.Conn.
+// Send implements bridge.Conn. A request for which there is no server is answered with an error.
 func (r *Router) Send(ctx context.Context, m jsonrpc.Message) error {
 	switch {
 	case m.Kind() == jsonrpc.Request:
@@ -89,8 +88,8 @@ func (r *Router) Send(ctx context.Context, m jsonrpc.Message) error {
 	return ctx.Err() // nobody whom it could concern
 }
 
-// TrySend implements bridge.Conn. It takes requests to servers of which the client is a
-// member: another server has to be found first, or to be started.
+// TrySend implements bridge.Conn. It takes only requests to servers that the client has joined: another
+// server has to be found first, or to be started.
 func (r *Router) TrySend(m jsonrpc.Message) bool {
 	if m.Kind() != jsonrpc.Request {
 		return false
@@ -120,8 +119,8 @@ func (r *Router) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
-// memberFor returns the client's Conn to the server for a request, and enters the request
-// in calls.
+// memberFor returns the membership of the server that is to answer a request, which it joins if need be, and
+// enters the request in calls.
 func (r *Router) memberFor(ctx context.Context, m jsonrpc.Message) (*membership, error) {
 	key, clientInfo, err := r.keys.KeyFor(ctx, m)
 	if err != nil {
@@ -141,8 +140,8 @@ func (r *Router) memberFor(ctx context.Context, m jsonrpc.Message) (*membership,
 	return at, err
 }
 
-// enter enters a request in calls that goes to the server with this key. nil: the client is no
-// member of that server. joined, if not nil, becomes the client's membership, unless it has one by now.
+// enter enters a request in calls, for the server with this key, and returns the membership there; nil: the
+// client has not joined it. joined, if not nil, becomes that membership, unless there is one by now.
 func (r *Router) enter(key Key, id jsonrpc.ID, joined *Member) (*membership, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -162,7 +161,8 @@ func (r *Router) enter(key Key, id jsonrpc.ID, joined *Member) (*membership, err
 	return at, nil
 }
 
-// membershipLocked returns the client's membership of a server, nil if it has none.
+// membershipLocked returns the client's membership of the server with this key; nil: there is none. mu is
+// held.
 func (r *Router) membershipLocked(key Key) *membership {
 	for _, at := range r.memberships {
 		if at.key == key {
@@ -177,9 +177,10 @@ func (r *Router) Receive(ctx context.Context, sink bridge.Sink) error {
 	return r.inbox.Receive(ctx, sink)
 }
 
-// memberSink takes what the server of a membership sends.
+// A memberSink hands what the server of a membership sends to the Router's inbox.
 type memberSink struct{ membership *membership }
 
+// sink returns the Sink for the messages of its server.
 func (at *membership) sink() bridge.Sink { return memberSink{at} }
 
 // TrySend implements bridge.Sink.
@@ -210,15 +211,15 @@ func (s memberSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// leaveIfAnswered leaves the server if it was for a single request, and m is the response to that.
+// leaveIfAnswered leaves an Exclusive server once the client has got m, the response to its request.
 func (s memberSink) leaveIfAnswered(m *jsonrpc.Message) {
 	if s.membership.key.Exclusive != 0 && m.Kind() == jsonrpc.Response {
 		s.membership.router.leave(s.membership)
 	}
 }
 
-// endCall takes the request out of calls that a message answers, before the client gets
-// the answer: the client may use the id again at once. It reports whether there was one.
+// endCall removes the request that m answers from calls, before the client gets m: it may use the id again at
+// once. It reports whether there was such a request to this server.
 func (r *Router) endCall(at *membership, m *jsonrpc.Message) bool {
 	if m.Kind() != jsonrpc.Response {
 		return false
@@ -232,7 +233,7 @@ func (r *Router) endCall(at *membership, m *jsonrpc.Message) bool {
 	return true
 }
 
-// unanswered undoes endCall, which has returned open: the client has not got the answer.
+// unanswered undoes endCall, which has returned open, since the client could not be given m.
 func (r *Router) unanswered(at *membership, m *jsonrpc.Message, open bool) {
 	if !open {
 		return
@@ -244,8 +245,8 @@ func (r *Router) unanswered(at *membership, m *jsonrpc.Message, open bool) {
 	}
 }
 
-// memberEnded is called when a server has ended, or has cut its client off. The client's
-// calls in progress there are answered with an error; those at other servers go on.
+// memberEnded is called when a server has ended, with err, or has cut its client off (bridge.ErrSlow). The
+// client's calls in progress there are answered with an error; those at other servers go on.
 func (r *Router) memberEnded(at *membership, err error) {
 	if !r.leave(at) {
 		return
@@ -270,7 +271,7 @@ func (r *Router) memberEnded(at *membership, err error) {
 	}
 }
 
-// leave leaves a server, unless that was done already.
+// leave leaves the server of a membership. It is false if that was done already.
 func (r *Router) leave(at *membership) (left bool) {
 	r.mu.Lock()
 	i := slices.Index(r.memberships, at)
@@ -284,7 +285,7 @@ func (r *Router) leave(at *membership) (left bool) {
 	return i >= 0
 }
 
-// close closes a Member of which nobody waits for the error.
+// close closes a Member, and logs an error.
 func (r *Router) close(m *Member) {
 	if err := m.Close(nil); err != nil {
 		r.pool.log.Warn("closing", "error", err)

@@ -10,34 +10,33 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/limiter"
 )
 
-// A Server is one server process, or connection to a remote server, that clients share
-// (D.2). The process may end and be started again; the Server stays.
+// A Server is one server process, or connection to a remote server, that clients share (D.2). The process may
+// end and be started again; the Server stays.
 type Server struct {
 	Key        Key
-	Party      string // who has begun it: its places count for that
-	ClientInfo []byte // what the server is told of its client
+	Party      string // the party that has begun it, for which its place counts
+	ClientInfo []byte // the clientInfo that a legacy server is told of; nil: none
 
 	pool   *Pool
-	expiry lazytimer.Timer // ends the Server when it was idle for long enough
-	mux    *mux.Mux
-	parked func() bool // see Options.Connect
-	id     string      // see ID
+	expiry lazytimer.Timer // calls expire
+	mux    *mux.Mux        // gives each member a Conn to the one process
+	parked func() bool     // reports whether calls in it wait for their clients (Options.Connect)
+	id     string          // what ID returns
 
 	// Under Pool.mu.
-	registered bool           // it is in Pool.servers, or was
-	members    int            // how many clients have joined and not left
-	requests   int            // of the members, those with a single request
-	place      *limiter.Place // nil: it needs none
-	idleSince  time.Time      // when the last member has left; it means nothing while there are members
-	ended      bool           // it is closed, or is being closed
-	reason     error          // why the Server was ended, for its clients; nil: they need not know
+	registered bool           // addLocked was called, so that clients can join it, or could; under Pool.mu
+	members    int            // how many clients have joined and not left; under Pool.mu
+	requests   int            // how many of them have joined for a single request; under Pool.mu
+	place      *limiter.Place // in the Pool's limiter; nil: it is Exclusive, and needs none; under Pool.mu
+	idleSince  time.Time      // when the last member has left; it means nothing while there are members; under Pool.mu
+	ended      bool           // it is closed, or is being closed; under Pool.mu
+	reason     error          // what clients are told why it was ended; nil: that it has ended; under Pool.mu
 }
 
-// ID names the Server among those of its Pool. It is known once the Server is dialled.
+// ID returns a number, as text, that tells the Server from others of its Pool; "": no client can join it yet.
 func (s *Server) ID() string { return s.id }
 
-// ShutDown ends the Server for a reason that its clients get: the next client begins
-// another one.
+// ShutDown ends the Server; the next client begins another one. reason is what its clients are told.
 func (s *Server) ShutDown(reason error) {
 	p := s.pool
 	p.mu.Lock()
@@ -48,7 +47,7 @@ func (s *Server) ShutDown(reason error) {
 	}
 }
 
-// endReason returns why the Server has ended, if err says that it has.
+// endReason returns err, or if that says that the Server is closed, the reason for clients, if there is one.
 func (s *Server) endReason(err error) error {
 	if !errors.Is(err, bridge.ErrClosing) {
 		return err
@@ -61,15 +60,15 @@ func (s *Server) endReason(err error) error {
 	return err
 }
 
-// Use implements limiter.Holder. A Server that has members is in use as long as
-// one of them waits for an answer, or was asked for something: a subscription may
-// begin anew elsewhere.
+// Use implements limiter.Holder. A Server that has members is Busy as long as one of them waits for an
+// answer, or was asked for something; otherwise it is Idle: a subscription may begin anew elsewhere.
 func (s *Server) Use() (limiter.Use, time.Time) {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
 	return s.useLocked(), s.idleSince
 }
 
+// useLocked returns the use of the Server's place for Use. Pool.mu is held.
 func (s *Server) useLocked() limiter.Use {
 	switch {
 	case s.ended:
@@ -84,7 +83,7 @@ func (s *Server) useLocked() limiter.Use {
 	return limiter.Idle
 }
 
-// Reclaim implements limiter.Holder.
+// Reclaim implements limiter.Holder: it ends the Server if that is Idle or Spare.
 func (s *Server) Reclaim() bool {
 	p := s.pool
 	p.mu.Lock()
@@ -101,7 +100,7 @@ func (s *Server) Reclaim() bool {
 	return ok
 }
 
-// enterLocked counts a member.
+// enterLocked counts a client as a member; single is that of Pool.Join. Pool.mu is held.
 func (s *Server) enterLocked(single bool) {
 	s.members++
 	if single {
@@ -109,7 +108,8 @@ func (s *Server) enterLocked(single bool) {
 	}
 }
 
-// leave is what members do when they are closed.
+// leave counts a member less, when that is closed. Without members, an Exclusive server ends, unless calls
+// wait in it; another one after Options.IdleTimeout.
 func (p *Pool) leave(s *Server, single bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,7 +128,7 @@ func (p *Pool) leave(s *Server, single bool) {
 	s.expiry.Set(s.idleSince.Add(p.idleTimeoutOf(s)))
 }
 
-// idleTimeoutOf returns how long a server without members stays.
+// idleTimeoutOf returns how long a server without members is kept.
 func (p *Pool) idleTimeoutOf(s *Server) time.Duration {
 	if s.Key.Exclusive != 0 {
 		return p.opts.ParkTimeout
@@ -136,7 +136,7 @@ func (p *Pool) idleTimeoutOf(s *Server) time.Duration {
 	return p.opts.IdleTimeout
 }
 
-// expire ends the Server if it has been idle for long enough. One in which calls wait stays.
+// expire ends the Server if it has had no members for long enough. One in which calls wait stays.
 func (s *Server) expire() {
 	p := s.pool
 	p.mu.Lock()

@@ -20,10 +20,10 @@ const (
 	loginCollectionPath   = servicePath + "/collection/login" // the collection that the user's login unlocks
 	defaultCollectionPath = servicePath + "/aliases/default"  // the collection that is the default
 
-	serviceInterface    = "org.freedesktop.Secret.Service"    // of servicePath
-	collectionInterface = "org.freedesktop.Secret.Collection" // of collections
-	itemInterface       = "org.freedesktop.Secret.Item"       // of the secrets in a collection
-	promptInterface     = "org.freedesktop.Secret.Prompt"     // of questions to the user
+	serviceInterface    = "org.freedesktop.Secret.Service"    // the interface of the keyring as a whole (servicePath)
+	collectionInterface = "org.freedesktop.Secret.Collection" // the interface of collections
+	itemInterface       = "org.freedesktop.Secret.Item"       // the interface of items, the secrets in a collection
+	promptInterface     = "org.freedesktop.Secret.Prompt"     // the interface of prompts, questions to the user
 )
 
 // Get returns the secret of a user of a service in the keyring. found is false if there is none. It ends with
