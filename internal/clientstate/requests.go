@@ -8,7 +8,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// maxOpenIDs is how many open requests are remembered of one client.
+// maxOpenIDs is how many requests that a client has not answered are remembered.
 const maxOpenIDs = 1000
 
 // ServerRequests are the requests to a client that it has not answered, as seen by
@@ -16,18 +16,19 @@ const maxOpenIDs = 1000
 // messages were to be. The zero ServerRequests has none. It may be used by many
 // goroutines.
 type ServerRequests struct {
-	mu      sync.Mutex
-	openIDs map[jsonrpc.ID]struct{} // of the requests that the client has not answered
+	mu      sync.Mutex              // guards openIDs
+	openIDs map[jsonrpc.ID]struct{} // the ids of the requests that the client has not answered
 }
 
-// NoteSent looks at a message on its way to the client, before the client can know
-// of it. Only requests and cancellations cost anything.
+// NoteSent notes a request on its way to the client, or that one is cancelled. It is called with each
+// message, before the client can know of it; the others cost nothing.
 func (q *ServerRequests) NoteSent(m jsonrpc.Message) {
 	if m.Kind() != jsonrpc.Response {
 		q.noteRequestOrCancel(m)
 	}
 }
 
+// noteRequestOrCancel does the work of NoteSent for a request or a notification.
 func (q *ServerRequests) noteRequestOrCancel(m jsonrpc.Message) {
 	switch {
 	case m.Kind() == jsonrpc.Request:
@@ -44,17 +45,18 @@ func (q *ServerRequests) noteRequestOrCancel(m jsonrpc.Message) {
 	}
 }
 
-// NoteReceived looks at a message of the client. Only responses cost anything.
+// NoteReceived notes that a request is answered. It is called with each message of the client; those that
+// are no responses cost nothing.
 func (q *ServerRequests) NoteReceived(m jsonrpc.Message) {
 	if m.Kind() == jsonrpc.Response {
 		q.removeID(m.ID())
 	}
 }
 
-// WasMeantAsResponse reports whether what the client has sent as e can only have been its
-// answer to a request: a response, or an object without a method that has the
-// id of one. The client is not to be told with that id: the two sides count
-// their requests apart, so it could have one of its own under it.
+// WasMeantAsResponse reports whether e, the fault of a broken message of the client, is about one that can
+// only have been its answer to a request: a response, or an object without a method that has the id of a
+// request. It forgets the request. The client is not to be told of e with that id: the two sides count
+// their requests apart, so the client could have a request of its own under it.
 func (q *ServerRequests) WasMeantAsResponse(e *jsonrpc.Error) bool {
 	if !e.IsAnswer() {
 		return false
@@ -63,7 +65,7 @@ func (q *ServerRequests) WasMeantAsResponse(e *jsonrpc.Error) bool {
 	return asked || e.Kind == jsonrpc.Response
 }
 
-// removeID forgets a request; false: there is none of this id.
+// removeID forgets the request with this id; false: there is none.
 func (q *ServerRequests) removeID(id jsonrpc.ID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

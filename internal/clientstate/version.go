@@ -10,16 +10,19 @@ import (
 // a transport that has the session's client at the other end: what may be on
 // the wire depends on it. The zero NegotiatedVersion knows nothing yet. It may be used
 // by many goroutines.
-type NegotiatedVersion struct{ version atomic.Pointer[string] }
+type NegotiatedVersion struct {
+	version atomic.Pointer[string] // nil: initialize was not answered yet
+}
 
-// NoteSent looks at a message on its way to the client: the answer to initialize
-// says the revision. Other messages cost next to nothing.
+// NoteSent notes the revision if m, on its way to the client, is the answer to initialize. It is called
+// with each message; the others cost next to nothing.
 func (r *NegotiatedVersion) NoteSent(m jsonrpc.Message) {
 	if m.Kind() == jsonrpc.Response && r.version.Load() == nil {
 		r.noteInitializeResult(m)
 	}
 }
 
+// noteInitializeResult notes the revision if the response m has one in its result.
 func (r *NegotiatedVersion) noteInitializeResult(m jsonrpc.Message) {
 	if version, _ := jsonrpc.Text(m.Lookup("result", "protocolVersion")); version != "" {
 		r.version.Store(&version)

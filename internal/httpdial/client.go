@@ -17,7 +17,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/reach"
 )
 
-// maxReplyHeaderBytes bounds the header of a reply that a client of NewGuardedClient gets.
+// maxReplyHeaderBytes is how many bytes the headers of a reply may have that a client of
+// NewGuardedClient gets.
 const maxReplyHeaderBytes = 256 << 10
 
 // GuardedClientOptions are what NewGuardedClient needs.
@@ -31,8 +32,8 @@ type GuardedClientOptions struct {
 	// internet may be named by http://. The metadata services of clouds are refused all the same.
 	AllowPrivate bool
 
-	TLS            *tls.Config   // as TransportOptions have it
-	ConnectTimeout time.Duration // likewise
+	TLS            *tls.Config   // which servers are trusted, and who we are; nil: the system's authorities, and nobody
+	ConnectTimeout time.Duration // bounds dialling and the TLS handshake, each. 0: DefaultConnectTimeout
 }
 
 // NewGuardedClient returns the client for requests to addresses that servers name: those of authorization. It
@@ -63,33 +64,35 @@ func NewGuardedClient(o GuardedClientOptions) (*http.Client, error) {
 
 // A reachGuard is the RoundTripper of a client of NewGuardedClient.
 type reachGuard struct {
-	configuredURL   *url.URL
-	allowPrivate    bool // addresses of any reach but NeverAllowed
-	dialer          *net.Dialer
-	tls             *tls.Config                           // nil: as in GuardedClientOptions; not to be changed
+	configuredURL   *url.URL                              // GuardedClientOptions.ConfiguredURL
+	allowPrivate    bool                                  // addresses of any reach but NeverAllowed may be reached
+	dialer          *net.Dialer                           // connects, without a check of the address
+	tls             *tls.Config                           // GuardedClientOptions.TLS, to be cloned and not changed; nil: the system's authorities
 	reachOf         func(netip.Addr) reach.Reach          // reach.OfAddr, but in tests
 	proxyOf         func(*http.Request) (*url.URL, error) // http.ProxyFromEnvironment, but in tests
 	httpsTransport  *http.Transport                       // for https URLs without a proxy
 	httpTransport   *http.Transport                       // for http URLs without a proxy
-	proxyTransport  *http.Transport                       // for both, through a proxy
-	configuredReach atomic.Pointer[hostReach]             // of configuredURL; nil: nobody knows yet
+	proxyTransport  *http.Transport                       // for http and https URLs through a proxy
+	configuredReach atomic.Pointer[hostReach]             // how far configuredURL reaches; nil: that was not found out yet
 }
 
-// A hostReach is how far an address reaches.
+// A hostReach is how far away a host is: on this machine, in a private network, on the internet.
 type hostReach struct {
-	reach         reach.Reach
-	unknownReason error // why it cannot be known, and counts as Public; nil: it is known
+	reach         reach.Reach // how far
+	unknownReason error       // why reach cannot be known, and counts as Public; nil: it is known
 }
 
 // PlainHTTP reports whether URLs may begin with http:// where they do not lead to the internet (auth.EndpointCaller asks).
 func (g *reachGuard) PlainHTTP() bool { return g.allowPrivate }
 
+// CloseIdleConnections closes the connections of all its transports that no request uses.
 func (g *reachGuard) CloseIdleConnections() {
 	g.httpsTransport.CloseIdleConnections()
 	g.httpTransport.CloseIdleConnections()
 	g.proxyTransport.CloseIdleConnections()
 }
 
+// RoundTrip implements http.RoundTripper. It fails with a *reach.Error if the address may not be reached.
 func (g *reachGuard) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = withWritesCounted(r)
 	proxy, err := g.proxyOf(r)
@@ -115,8 +118,8 @@ func (g *reachGuard) RoundTrip(r *http.Request) (*http.Response, error) {
 	return g.proxyTransport.RoundTrip(r)
 }
 
-// checkReach returns nil if the address of to may be reached, or else to, completed. It connects to
-// ConfiguredURL if it has to know how near that is.
+// checkReach returns nil if the address that to names may be reached, or else to, with the reason filled
+// in. It connects to ConfiguredURL if it has to know how near that is.
 func (g *reachGuard) checkReach(ctx context.Context, to *reach.Error) error {
 	base := g.configuredReach.Load()
 	if base == nil && to.Reach != reach.Public && to.Reach != reach.NeverAllowed && !g.allowPrivate {
@@ -128,8 +131,9 @@ func (g *reachGuard) checkReach(ctx context.Context, to *reach.Error) error {
 	return nil
 }
 
-// checkAgainst returns nil if the address of to may be reached, or else to, completed. base is the reach of ConfiguredURL; nil counts as
-// Public. On entry to.PlainHTTP says that the URL begins with http://; on return, that this is why it is refused.
+// checkAgainst returns nil if the address that to names may be reached, or else to, with the reason filled in. base is how far
+// ConfiguredURL reaches; nil counts as Public. On entry to.PlainHTTP says that the URL begins with http://; on return, that this is
+// why the address is refused.
 func (g *reachGuard) checkAgainst(to *reach.Error, base *hostReach) *reach.Error {
 	if to.PlainHTTP && to.Reach == reach.Public {
 		return to
@@ -145,16 +149,18 @@ func (g *reachGuard) checkAgainst(to *reach.Error, base *hostReach) *reach.Error
 	return to
 }
 
-// dialHTTPS connects to an address if it is allowed.
+// dialHTTPS connects to the address of an https URL if it may be reached.
 func (g *reachGuard) dialHTTPS(ctx context.Context, network, address string) (net.Conn, error) {
 	return g.dialChecked(ctx, network, address, false)
 }
 
-// dialHTTP does so for a URL that begins with http://.
+// dialHTTP connects to the address of an http URL if it may be reached.
 func (g *reachGuard) dialHTTP(ctx context.Context, network, address string) (net.Conn, error) {
 	return g.dialChecked(ctx, network, address, true)
 }
 
+// dialChecked connects to an address if it may be reached; plain says that it is that of an http URL. It
+// finds out how far ConfiguredURL reaches if the answer depends on that.
 func (g *reachGuard) dialChecked(ctx context.Context, network, address string, plain bool) (net.Conn, error) {
 	conn, err := g.dialAllowedAddrs(ctx, network, address, plain, g.configuredReach.Load())
 	refused, ok := reach.AsError(err)
@@ -164,8 +170,9 @@ func (g *reachGuard) dialChecked(ctx context.Context, network, address string, p
 	return g.dialAllowedAddrs(ctx, network, address, plain, g.learnConfiguredReach(ctx))
 }
 
-// dialAllowedAddrs connects to an address if it is allowed. Of several addresses that a name has, those that
-// are not are left out.
+// dialAllowedAddrs connects to an address (host and port) if it may be reached. Of several IP addresses that
+// the host has, those that may not be reached are left out. plain says that it is the address of an http URL;
+// base is how far ConfiguredURL reaches.
 func (g *reachGuard) dialAllowedAddrs(ctx context.Context, network, address string, plain bool, base *hostReach) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -191,7 +198,8 @@ func (g *reachGuard) dialAllowedAddrs(ctx context.Context, network, address stri
 	return conn, err
 }
 
-// learnConfiguredReach finds out how far ConfiguredURL reaches, and keeps the result unless it may be another the next time.
+// learnConfiguredReach finds out how far ConfiguredURL reaches, and keeps the result in configuredReach unless it may be another the
+// next time.
 func (g *reachGuard) learnConfiguredReach(ctx context.Context) *hostReach {
 	s, final := g.resolveConfiguredReach(ctx)
 	if final {

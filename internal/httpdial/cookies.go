@@ -13,8 +13,8 @@ import (
 
 // How many cookies of a server are kept, and how large they may be.
 const (
-	maxCookies        = 64      // at a time
-	maxSetCookieBytes = 4 << 10 // of a Set-Cookie, in bytes
+	maxCookies        = 64      // how many cookies of a server are kept at a time
+	maxSetCookieBytes = 4 << 10 // the longest Set-Cookie header, in bytes, that is not ignored
 )
 
 // A cookieStore has the cookies that one server has set, for one Conn (LE17). The zero
@@ -22,14 +22,13 @@ const (
 type cookieStore struct {
 	hasAny atomic.Bool // a cookie was set; it may have expired
 
-	mu      sync.Mutex
-	jar     *cookiejar.Jar  // nil: no cookie was set
-	setKeys map[string]bool // by name, domain and path: all that were set
+	mu      sync.Mutex      // guards what follows
+	jar     *cookiejar.Jar  // the cookies; nil: none was set
+	setKeys map[string]bool // the name, domain and path of each cookie that was set in jar
 }
 
-// store keeps the cookies in the reply to a request for u. A field that is too
-// long is ignored; where there are too many, those that were set before are
-// forgotten.
+// store keeps the cookies in resp, the reply to a request for u. A cookie that is too long is ignored;
+// where there are too many, all that were set before are forgotten.
 func (c *cookieStore) store(u *url.URL, resp *http.Response) {
 	if len(resp.Header["Set-Cookie"]) == 0 {
 		return

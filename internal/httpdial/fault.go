@@ -12,22 +12,22 @@ import (
 // Reasons that error responses of the clients carry in data.reason (C.7).
 const (
 	ReasonUnreachable           = "unreachable"            // no connection: refused, no such host, network down
-	ReasonTLS                   = "tls"                    // no trust, or no TLS at the other end
+	ReasonTLS                   = "tls"                    // no trust in the server's certificate, or TLS at one end only
 	ReasonTimeout               = "timeout"                // no answer in time
 	ReasonConnectionLost        = "connection_lost"        // the connection ended before the answer
-	ReasonAuthRequired          = "authorization_required" // 401
+	ReasonAuthRequired          = "authorization_required" // the server answered 401: somebody has to sign in, or to give other credentials
 	ReasonAuthFailed            = "authorization_failed"   // no way to sign in that works, until somebody changes something
 	ReasonAuthServerUnavailable = "authorization_server"   // the authorization server gives no usable answer now
-	ReasonForbidden             = "forbidden"              // 403
-	ReasonRedirect              = "redirect"               // a redirect that is not followed
-	ReasonHTTPStatus            = "http_status"            // any other status that is no success
-	ReasonNotMCP                = "not_mcp"                // an answer of another content type
-	ReasonTooLarge              = "too_large"              // an answer over the limit
-	ReasonInvalidMessage        = "invalid_message"        // an answer that is no JSON-RPC
-	ReasonNoAnswer              = "no_answer"              // a success without the response
-	ReasonResultLost            = "result_lost"            // processed perhaps, but the result cannot be had
+	ReasonForbidden             = "forbidden"              // the server answered 403
+	ReasonRedirect              = "redirect"               // the server answered with a redirect that is not followed
+	ReasonHTTPStatus            = "http_status"            // the server answered with another HTTP status that is no success
+	ReasonNotMCP                = "not_mcp"                // the server's answer is neither JSON nor an event stream, or no HTTP
+	ReasonTooLarge              = "too_large"              // a message is larger than one side allows
+	ReasonInvalidMessage        = "invalid_message"        // the server's answer is no JSON-RPC message
+	ReasonNoAnswer              = "no_answer"              // the reply was a success, but had no response to the request
+	ReasonResultLost            = "result_lost"            // the request was processed perhaps, but its result cannot be had
 	ReasonSessionLost           = "session_lost"           // the session is gone, and there is no new one
-	ReasonServerDown            = "server_down"            // not initialized yet; being retried in the background
+	ReasonServerDown            = "server_down"            // there is no session yet; the bridge keeps trying in the background
 	ReasonTooManyRequests       = "too_many_requests"      // more requests in progress than may be
 	ReasonAlreadyInitialized    = "already_initialized"    // a second initialize in a session
 	ReasonInitializeRefused     = "initialize_refused"     // the server answered the bridge's initialize with an error
@@ -49,25 +49,25 @@ const missingTokenHint = `the Authorization header that was sent ends after "Bea
 // nothing of what messages contain, but for what the server itself has said, in Text and
 // ServerError. It is not changed any more once it is handed on.
 type Fault struct {
-	Reason      string          // one of the constants above, or one of a transport's own
-	Status      int             // HTTP status, 0: none
-	SuspectPath string          // of the URL, without what may be a key, if it may be the wrong one
-	Code        int             // of the error response; 0: jsonrpc.CodeInternalError
-	Text        string          // what, where, and what to do
-	ServerError jsonrpc.Message // the server's own error response, if it sent one
+	Reason      string          // why, in one word: a Reason constant, or one of a transport's own
+	Status      int             // the HTTP status of the reply; 0: there was none
+	SuspectPath string          // the path of the URL, without what may be a key, if the path may be the wrong one; "": it is not in question
+	Code        int             // the code of the error response; 0: jsonrpc.CodeInternalError
+	Text        string          // what went wrong, where, and what to do: the message of the error response
+	ServerError jsonrpc.Message // the server's own error response; zero: it sent none
 	DataMembers []byte          // more members of the error's data, as ,"name":value; nil: none
 
-	logText string // what a log may have of Text, and what the server has said to the credentials; "": nothing
-	hint    string // of a 401: what to do about it, for a log; "": nothing that is not said elsewhere
+	logText string // what a log is told of Text where Status is not 0, perhaps with what the server has said to the credentials; "": nothing
+	hint    string // where Status is 401: what a log is told to do about it; "": nothing
 
 	SessionLost bool          // the session is gone, and the message was not processed
-	Transient   bool          // it may work later, without anybody changing anything
+	Transient   bool          // the same may work later, without anybody changing anything
 	ServerBusy  bool          // the server says: not now (429, 502, 503, 504)
-	RetryAfter  time.Duration // what it said about when, 0: nothing
+	RetryAfter  time.Duration // how long the server wants its client to wait before the next attempt; 0: it has not said
 }
 
-// FollowUpFault returns the fault of a message that cannot be sent because of an earlier one, why. Its Reason is reason; but if it
-// is a credential that is missing, that of why and its DataMembers, so that clients are still told where to sign in.
+// FollowUpFault returns the fault of a message that cannot be sent because of why, an earlier fault. It has this reason and text. But
+// if why is that a credential is missing, it has the Reason and DataMembers of why, so that clients are still told where to sign in.
 func FollowUpFault(why *Fault, reason, text string) *Fault {
 	f := &Fault{Reason: reason, Status: why.Status, Text: text}
 	if why.IsMissingCredential() {
@@ -81,8 +81,8 @@ func (f *Fault) IsMissingCredential() bool {
 	return f.Reason == ReasonAuthRequired || f.Reason == ReasonAuthFailed || f.Reason == ReasonAuthServerUnavailable
 }
 
-// WithLoggedText has a log be told all of Text, which holds nothing of what messages contain, and returns f. It is called before f is
-// handed on.
+// WithLoggedText has LogAttrs return all of Text, also where Status is not 0, and returns f. It is for a Text that holds nothing of
+// what messages contain, and is called before f is handed on.
 func (f *Fault) WithLoggedText() *Fault {
 	f.logText = f.Text
 	return f
@@ -92,14 +92,14 @@ func (f *Fault) WithLoggedText() *Fault {
 // LogAttrs.
 func (f *Fault) Error() string { return f.Text }
 
-// AlreadyInitializedFault is why an initialize is refused in a session that the client has
-// begun before (LE16).
+// AlreadyInitializedFault returns the fault of an initialize in a session that the client has begun
+// before (LE16).
 func AlreadyInitializedFault() *Fault {
 	return &Fault{Reason: ReasonAlreadyInitialized, Code: jsonrpc.CodeInvalidRequest, Text: "the session has begun already: initialize is sent once"}
 }
 
-// AppendSentence returns a text with one more thing said in it: after a question that is
-// a sentence of its own.
+// AppendSentence returns text with more appended: after a question as a sentence of its own, otherwise
+// after a semicolon. If more is "", it returns text.
 func AppendSentence(text, more string) string {
 	switch {
 	case more == "":
@@ -113,8 +113,8 @@ func AppendSentence(text, more string) string {
 	return text + " " + more
 }
 
-// LogAttrs are the pairs that a log is told of a fault. What the server has said may repeat a message, and is left out,
-// but at 401 and 403: there it is about the credentials.
+// LogAttrs returns what a log is told of a fault, as pairs of key and value. What the server has said may repeat a message, and is
+// left out, but at 401 and 403: there it is about the credentials.
 func (f *Fault) LogAttrs() []any {
 	if f.Status == 0 {
 		return []any{"reason", f.Reason, "error", f.Text}
@@ -150,8 +150,8 @@ func (f *Fault) ErrorData() []byte {
 	return append(append(data, f.DataMembers...), '}')
 }
 
-// ResponseWithID gives a response the id, also where it has none: servers answer
-// errors without one when they could not read the request.
+// ResponseWithID returns the response m with this id, also where m has none: servers send errors
+// without an id when they could not read the request.
 func ResponseWithID(m jsonrpc.Message, id jsonrpc.ID) jsonrpc.Message {
 	if !m.ID().IsZero() {
 		return m.WithID(id)

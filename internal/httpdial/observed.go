@@ -30,7 +30,7 @@ func Authorized(rt http.RoundTripper, authorize func(http.RoundTripper) http.Rou
 // observedTransport is an http.RoundTripper that tells of each exchange when its reply has ended.
 type observedTransport struct {
 	http.RoundTripper
-	session *observe.Session
+	session *observe.Session // is told
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -62,32 +62,35 @@ func (o *observedTransport) RoundTrip(req *http.Request) (*http.Response, error)
 // observedExchange is an exchange in progress, and the body of its reply.
 type observedExchange struct {
 	io.ReadCloser
-	session *observe.Session
+	session *observe.Session // is told of the exchange
 
 	mu sync.Mutex // guards what follows
 	observe.Exchange
-	reported bool
+	reported bool // session was told
 }
 
+// noteConn notes the address of the server's end of the connection.
 func (x *observedExchange) noteConn(c httptrace.GotConnInfo) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.RemoteAddr = c.Conn.RemoteAddr().String()
 }
 
+// noteFirstByte notes that the first byte of the reply has come now.
 func (x *observedExchange) noteFirstByte() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.FirstByte = time.Since(x.Began)
 }
 
+// noteReply notes the status, the headers and the HTTP version of the reply.
 func (x *observedExchange) noteReply(resp *http.Response) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.Status, x.ResponseHeader, x.Proto = resp.StatusCode, resp.Header, resp.Proto
 }
 
-// Read implements io.Reader.
+// Read implements io.Reader: it reads the body of the reply, and reports the exchange at its end.
 func (x *observedExchange) Read(p []byte) (int, error) {
 	n, err := x.ReadCloser.Read(p)
 	x.mu.Lock()
@@ -99,14 +102,15 @@ func (x *observedExchange) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer.
+// Close implements io.Closer: it closes the body of the reply, and reports the exchange.
 func (x *observedExchange) Close() error {
 	err := x.ReadCloser.Close()
 	x.report(nil)
 	return err
 }
 
-// report tells of the exchange, once.
+// report tells session of the exchange, which has ended with err (nil or io.EOF: as it should). Only the
+// first call counts.
 func (x *observedExchange) report(err error) {
 	if err == io.EOF {
 		err = nil

@@ -26,23 +26,23 @@ import (
 )
 
 const (
-	maxRedirects        = 5
-	refusalBodyTimeout  = 5 * time.Second // how long it may take to read the body of an HTTP error
-	maxRefusalBodyBytes = 1 << 20         // how much of that body is read
-	maxLoggedBytes      = 200             // bytes of what a server says, in a log
+	maxRedirects        = 5               // how many requests Peer.Do makes until there is a reply that is no redirect
+	refusalBodyTimeout  = 5 * time.Second // how long it may take to read the body of a reply whose status is no success
+	maxRefusalBodyBytes = 1 << 20         // how many bytes of such a body are read
+	maxLoggedBytes      = 200             // how many bytes of what a server says a log gets
 )
 
 // Peer is a server that is talked to over HTTP. Its methods explain what goes
 // wrong with it; they may be called concurrently.
 type Peer struct {
-	url               *url.URL
-	origin            string            // scheme and host, for texts
-	statusHints       map[int]string    // what texts about an HTTP status end in, see NewPeer
-	configuredSecrets *strings.Replacer // of all requests; nil: there are none
-	sentSecrets       *strings.Replacer // of one request, see WithholdingSent; nil: there are none
-	cookies           *cookieStore
-	hasAnswered       *atomic.Bool // the server has answered a request in HTTP
-	serverNamedPath   bool         // the server has said the path of url: texts do not show it, and no user has mistyped it
+	url               *url.URL          // the server's address
+	origin            string            // scheme and host of url, for texts
+	statusHints       map[int]string    // what texts about an HTTP status end in, by status
+	configuredSecrets *strings.Replacer // takes out of texts the credentials that all requests have; nil: there are none
+	sentSecrets       *strings.Replacer // takes out of texts the credentials of one request (WithholdingSent); nil: there are none
+	cookies           *cookieStore      // the cookies that the server has set
+	hasAnswered       *atomic.Bool      // the server has answered some request in HTTP
+	serverNamedPath   bool              // the server has said the path of url: texts do not show it, and no user has mistyped it
 }
 
 // NewPeer returns the Peer at u, which must not change any more. header is what
@@ -62,7 +62,7 @@ func (p *Peer) AtURL(u *url.URL, hints map[int]string) *Peer {
 	return &other
 }
 
-// WithholdSecrets returns what the server says without the credentials that it was given.
+// WithholdSecrets returns text, which the server has said, without the credentials that it was given.
 func (p *Peer) WithholdSecrets(text string) string {
 	for _, secrets := range []*strings.Replacer{p.configuredSecrets, p.sentSecrets} {
 		if secrets != nil {
@@ -129,6 +129,8 @@ func (p *Peer) Do(rt http.RoundTripper, req *http.Request) (*http.Response, *Fau
 	return nil, &Fault{Reason: ReasonRedirect, Text: fmt.Sprintf("%s redirects too many times", p.origin)}
 }
 
+// redirectedRequest returns req for another address: with its method, headers, and its body from the
+// beginning.
 func redirectedRequest(req *http.Request, target *url.URL) (*http.Request, error) {
 	next := req.WithContext(req.Context())
 	next.URL = target
@@ -143,6 +145,8 @@ func redirectedRequest(req *http.Request, target *url.URL) (*http.Request, error
 	return next, nil
 }
 
+// redirectFault returns the fault of a request that was answered with a redirect, with this status and
+// target (nil: none that can be read), which is not followed.
 func (p *Peer) redirectFault(status int, target *url.URL) *Fault {
 	f := &Fault{Reason: ReasonRedirect, Status: status}
 	f.Text = fmt.Sprintf("%s answered %s, which is not followed", p.origin, StatusText(status))
@@ -152,11 +156,12 @@ func (p *Peer) redirectFault(status int, target *url.URL) *Fault {
 	return f
 }
 
-// SameOrigin compares scheme, host and port.
+// SameOrigin reports whether two URLs have the same scheme, host and port.
 func SameOrigin(a, b *url.URL) bool {
 	return strings.EqualFold(a.Scheme, b.Scheme) && strings.EqualFold(hostPort(a), hostPort(b))
 }
 
+// hostPort returns host and port of a URL; without a port, that of its scheme.
 func hostPort(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
@@ -165,16 +170,16 @@ func hostPort(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// DrainShortBody reads what is left of a short body, so that the connection can be used
-// again. A body of unknown length might never end.
+// DrainShortBody reads what is left of the body of a reply, so that the connection can be used again,
+// if its length is known and at most 64 KiB. Another one might never end.
 func DrainShortBody(resp *http.Response) {
 	if resp.ContentLength >= 0 && resp.ContentLength <= 64<<10 {
 		io.Copy(io.Discard, resp.Body)
 	}
 }
 
-// MediaType returns the media type of a reply, "" if there is none. A reply
-// that is compressed, although that was not asked for, has a strange one.
+// MediaType returns the media type of a reply, "" if it names none. For a reply that is compressed,
+// although that was not asked for, it returns "encoding" and that of the reply.
 func MediaType(resp *http.Response) string {
 	if e := resp.Header.Get("Content-Encoding"); e != "" && e != "identity" {
 		return "encoding " + e
@@ -191,8 +196,8 @@ func MediaType(resp *http.Response) string {
 	}
 }
 
-// NetFault explains an error of the network. One that is a *Fault already, of what adds the
-// credentials, stays as it is.
+// NetFault returns the fault for an error of the network. An error that is a *Fault already, of what
+// adds the credentials, stays as it is.
 func (p *Peer) NetFault(err error) *Fault {
 	if f, ok := errors.AsType[*Fault](err); ok {
 		return f
@@ -251,7 +256,7 @@ func (p *Peer) NetFault(err error) *Fault {
 	return f
 }
 
-// untrustedCertText says of a certificate that nobody trusts who has issued it, and how to trust that one. cert may be nil.
+// untrustedCertText says who has issued the server's certificate, which is not trusted, and how to trust the issuer. cert may be nil.
 func untrustedCertText(cert *x509.Certificate) string {
 	switch {
 	case cert == nil:
@@ -279,7 +284,7 @@ func publicNetErrText(err error) string {
 	return "its details hold a URL and are not shown"
 }
 
-// StatusFault explains an HTTP status that is no success.
+// StatusFault returns the fault for a reply whose status is no success.
 func (p *Peer) StatusFault(resp *http.Response) *Fault {
 	status := resp.StatusCode
 	f := &Fault{Reason: ReasonHTTPStatus, Status: status}
@@ -331,9 +336,9 @@ func (p *Peer) StatusFault(resp *http.Response) *Fault {
 	return f
 }
 
-// RefusalFault is StatusFault with what the body says: a JSON-RPC error, or a
-// few plain words. It reads the body, for a bounded time; the caller closes it. Nothing of it repeats a
-// credential of the request.
+// RefusalFault returns the fault for a reply whose status is no success, as StatusFault does, with what
+// the body says: a JSON-RPC error, or a few plain words. It reads the body, for refusalBodyTimeout at
+// most; the caller closes it. Nothing of the fault repeats a credential of the request.
 func (p *Peer) RefusalFault(resp *http.Response) *Fault {
 	p = p.WithholdingSent(resp)
 	fault := p.StatusFault(resp)
@@ -363,12 +368,12 @@ func (p *Peer) RefusalFault(resp *http.Response) *Fault {
 	return fault
 }
 
-// InvalidMessageFault explains a message from the server that is none.
+// InvalidMessageFault returns the fault for what the server sent and is no JSON-RPC message; err says why.
 func (p *Peer) InvalidMessageFault(err error) *Fault {
 	return &Fault{Reason: ReasonInvalidMessage, Text: fmt.Sprintf("%s sent what is no JSON-RPC message: %v", p.origin, err)}
 }
 
-// TooLargeFault explains a message from the server that is larger than limit.
+// TooLargeFault returns the fault for a message from the server that has more than limit bytes.
 func (p *Peer) TooLargeFault(limit int) *Fault {
 	return &Fault{Reason: ReasonTooLarge, Text: fmt.Sprintf("%s sent a message larger than %d bytes, which is the limit (--max-message-size)", p.origin, limit)}
 }

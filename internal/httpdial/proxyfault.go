@@ -12,10 +12,11 @@ import (
 
 // proxyRefusal is the error of a request whose proxy has not let it through to its host.
 type proxyRefusal struct {
-	proxy  string // host and port
-	status int
+	proxy  string // host and port of the proxy
+	status int    // the HTTP status with which the proxy answered CONNECT
 }
 
+// Error says which proxy has refused the connection, and what to do if it wants credentials.
 func (e *proxyRefusal) Error() string {
 	text := fmt.Sprintf("the proxy %s (HTTPS_PROXY) answered %s to CONNECT", e.proxy, StatusText(e.status))
 	if e.status == http.StatusProxyAuthRequired {
@@ -24,8 +25,8 @@ func (e *proxyRefusal) Error() string {
 	return text
 }
 
-// checkProxyConnect names the proxy in the error of a CONNECT that it has refused. It is for http.Transport, which tells of
-// the words behind the status only.
+// checkProxyConnect returns a proxyRefusal if the proxy has refused a CONNECT; nil: it has let it through. It is for
+// http.Transport.OnProxyConnectResponse: the transport's own error would not name the proxy.
 func checkProxyConnect(_ context.Context, proxy *url.URL, _ *http.Request, resp *http.Response) error {
 	if resp.StatusCode == http.StatusOK {
 		return nil
@@ -33,7 +34,8 @@ func checkProxyConnect(_ context.Context, proxy *url.URL, _ *http.Request, resp 
 	return &proxyRefusal{proxy.Host, resp.StatusCode}
 }
 
-// proxyHint says which proxy of the environment a request over http has gone through, whose answer it may be; "": none.
+// proxyHint says, in words, which proxy of the environment a request for an http URL has gone through: resp may be the proxy's answer.
+// "": it has gone through none.
 func proxyHint(resp *http.Response, proxyOf func(*http.Request) (*url.URL, error)) string {
 	if resp.Request == nil || resp.Request.URL.Scheme != "http" {
 		return ""
@@ -58,7 +60,7 @@ func saysTLSExpected(status int, body []byte) bool {
 	return false
 }
 
-// isTLSReplyErr reports whether what was expected to be an HTTP reply begins like TLS.
+// isTLSReplyErr reports whether err, of net/http, says that what came in the place of an HTTP reply begins like TLS.
 func isTLSReplyErr(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, `malformed HTTP response "\x15\x03`) || strings.Contains(text, `malformed HTTP status code "\x15\x03`)

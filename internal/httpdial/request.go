@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// DefaultConnectTimeout is what a ConnectTimeout of 0 means.
+// DefaultConnectTimeout is how long dialling and the TLS handshake may take, each, where a ConnectTimeout is 0.
 const DefaultConnectTimeout = 10 * time.Second
 
 // ParseURL parses the address of a server, whose scheme must be one of schemes. A
@@ -34,8 +34,8 @@ func ParseURL(text string, schemes ...string) (*url.URL, error) {
 	return u, nil
 }
 
-// alwaysReservedHeaders are the headers that are HTTP's own business. Accept-Encoding
-// is among them because nothing here decompresses.
+// alwaysReservedHeaders are the headers that users cannot set, whatever the transport, because net/http
+// sets them. Accept-Encoding is among them because nothing here decompresses.
 var alwaysReservedHeaders = []string{"Accept-Encoding", "Connection", "Content-Length", "Transfer-Encoding"}
 
 // RequestHeader returns the headers that go on every request, a copy of from: checked,
@@ -69,6 +69,7 @@ func RequestHeader(from http.Header, user *url.Userinfo, reserved ...string) (ht
 	return header, nil
 }
 
+// isControl reports whether r is a control character, which no header value may have; a tab is none.
 func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 // isToken reports whether s is a token (RFC 9110, 5.6.2).
@@ -122,7 +123,8 @@ func NewTransport(o TransportOptions) *http.Transport {
 	}
 }
 
-// newDialer returns a dialer. A connection that has died without a word is noticed after a minute.
+// newDialer returns a dialer that gives up after timeout; 0: DefaultConnectTimeout. It is noticed after a
+// minute that one of its connections has died without a word.
 func newDialer(timeout time.Duration) *net.Dialer {
 	return &net.Dialer{Timeout: cmp.Or(timeout, DefaultConnectTimeout), KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 4,

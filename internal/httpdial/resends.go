@@ -14,6 +14,7 @@ import (
 // server that ends a connection in good order (GOAWAY) names requests that it has not looked at, and they are sent again.
 const maxWrites = 2
 
+// errRefusedAgain is the error of a request that gets no other connection any more (maxWrites).
 var errRefusedAgain = errors.New("the server has refused the request on one HTTP/2 connection after the other")
 
 // writesKey is the key of a context's *http2Writes.
@@ -21,11 +22,12 @@ type writesKey struct{}
 
 // http2Writes counts how often a request was written to HTTP/2 connections.
 type http2Writes struct {
-	isHTTP2 atomic.Bool // the connection that the request has now
-	count   atomic.Int32
+	isHTTP2 atomic.Bool  // the connection that the request has now speaks HTTP/2
+	count   atomic.Int32 // how often the request was written to such a connection
 }
 
-// withWritesCounted returns req with a context by which limitWrites counts. net/http sends an HTTP/2 request
+// withWritesCounted returns req with a context in which its writes to HTTP/2 connections are counted, for
+// limitWrites. net/http sends an HTTP/2 request
 // again that the server has reset with REFUSED_STREAM or PROTOCOL_ERROR, at most seven times on one connection, but on any
 // number of connections. Without a limit, one request to a server that always does so becomes hundreds a second, and
 // has no end. Only https has HTTP/2 here.
@@ -38,20 +40,24 @@ func withWritesCounted(req *http.Request) *http.Request {
 	return req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: writes.noteConn, WroteHeaders: writes.noteWrite}))
 }
 
+// noteConn notes which connection the request has now.
 func (w *http2Writes) noteConn(info httptrace.GotConnInfo) {
 	conn, ok := info.Conn.(*tls.Conn)
 	w.isHTTP2.Store(ok && conn.ConnectionState().NegotiatedProtocol == "h2")
 }
 
+// noteWrite counts a write of the request, if its connection speaks HTTP/2.
 func (w *http2Writes) noteWrite() {
 	if w.isHTTP2.Load() {
 		w.count.Add(1)
 	}
 }
 
+// dialFunc opens a connection, as http.Transport.DialContext does.
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// limitWrites returns dial for the connections of requests of withWritesCounted.
+// limitWrites returns dial with a limit: it opens no connection for a request of withWritesCounted that was
+// written maxWrites times already.
 func limitWrites(dial dialFunc) dialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		if writes, ok := ctx.Value(writesKey{}).(*http2Writes); ok && writes.count.Load() >= maxWrites {
@@ -61,7 +67,8 @@ func limitWrites(dial dialFunc) dialFunc {
 	}
 }
 
-// limitedResends is a RoundTripper whose requests are written a limited number of times. Its transport is of NewTransport.
+// limitedResends is a RoundTripper that does not send an HTTP/2 request on ever new connections (maxWrites). Its transport is of
+// NewTransport.
 type limitedResends struct{ *http.Transport }
 
 // RoundTrip implements http.RoundTripper.

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	firstBackoff  = 250 * time.Millisecond // see Backoff
-	maxBackoff    = 30 * time.Second
-	maxRetryAfter = time.Minute // of what the server says, how much is waited for
+	firstBackoff  = 250 * time.Millisecond // the wait before attempt 0, from which Backoff doubles it
+	maxBackoff    = 30 * time.Second       // the longest wait that Backoff returns
+	maxRetryAfter = time.Minute            // the longest wait that a server's Retry-After can ask of BackoffAfter
 )
 
 // Backoff returns how long to wait before attempt n (from 0): it doubles, from
@@ -25,8 +25,8 @@ func Backoff(n int) time.Duration {
 	return d - rand.N(d/2)
 }
 
-// BackoffAfter is Backoff for an attempt that comes after another one, which f has ended: it
-// is not before the server has said (RetryAfter), for up to a minute. A nil Fault says nothing.
+// BackoffAfter returns how long to wait before attempt n, after one that has failed with f: as long as
+// Backoff says, but no less than f.RetryAfter, of which up to a minute counts. f may be nil.
 func BackoffAfter(f *Fault, n int) time.Duration {
 	if f == nil {
 		return Backoff(n)
@@ -34,8 +34,8 @@ func BackoffAfter(f *Fault, n int) time.Duration {
 	return max(Backoff(n), min(f.RetryAfter, maxRetryAfter))
 }
 
-// Pause waits for d. false: before that ctx was done, or done was closed or had an element.
-// done may be nil.
+// Pause waits for d. false: the wait has ended earlier, because ctx was done, or because done was closed
+// or had an element. done may be nil.
 func Pause(ctx context.Context, done <-chan struct{}, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -82,9 +82,9 @@ func AllowReplay(req *http.Request, m jsonrpc.Message) {
 }
 
 const (
-	maxBusyRetries = 2               // repetitions of a request that the server is too busy for
-	firstBusyWait  = time.Second / 2 // before the first of them
-	maxBusyWait    = 5 * time.Second // a longer Retry-After is the client's to wait for
+	maxBusyRetries = 2               // how often a request is sent again that the server was too busy for
+	firstBusyWait  = time.Second / 2 // how long to wait before it is sent again for the first time
+	maxBusyWait    = 5 * time.Second // if the server's Retry-After is longer, the request is not sent again: the client may do that
 )
 
 // PauseBeforeBusyRetry waits before a server that was too busy is asked again. n is how often it
@@ -98,7 +98,8 @@ func PauseBeforeBusyRetry(ctx context.Context, n int, retryAfter time.Duration) 
 	return Pause(ctx, nil, max(d-rand.N(d/4), retryAfter))
 }
 
-// parseRetryAfter parses a Retry-After header (RFC 9110, 10.2.3).
+// parseRetryAfter returns how long a Retry-After header wants the client to wait, from now on (RFC 9110,
+// 10.2.3); 0: it does not say, or the time has come.
 func parseRetryAfter(v string, now time.Time) time.Duration {
 	if n, err := strconv.Atoi(v); err == nil {
 		return time.Duration(min(max(n, 0), 1<<31)) * time.Second

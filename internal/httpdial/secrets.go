@@ -17,12 +17,12 @@ const withheldMark = "[withheld]"
 // How long something must be, in bytes, to be looked for in what a server says:
 // shorter ones stand in every other text.
 const (
-	minSecretValueLen = 7 // the value of a header or of a query parameter
-	minCredentialLen  = 4 // what is likely a credential: behind Bearer, a password, the value of "key", a whole query
+	minSecretValueLen = 7 // the shortest value of any header or query parameter that is taken out of texts
+	minCredentialLen  = 4 // the shortest likely credential that is taken out of texts: what is behind Bearer, a password, the value of "key", a whole query
 )
 
-// newSecretReplacer returns what replaces the credentials that a server is given, by
-// header and by the query of u, in texts; nil: there are none.
+// newSecretReplacer returns a Replacer that puts withheldMark in the place of the credentials that a
+// server is given in header and in the query of u; nil: there are none.
 func newSecretReplacer(u *url.URL, header http.Header) *strings.Replacer {
 	var all []string
 	add := func(least int, texts ...string) {
@@ -99,14 +99,14 @@ func sentTokenWithoutScheme(r *http.Request) bool {
 	return r != nil && r.Header.Get("Authorization") != "" && !strings.Contains(strings.TrimSpace(r.Header.Get("Authorization")), " ")
 }
 
-// sentBearerWithoutToken tells if a request had the scheme Bearer without a token: a variable was empty, or the program that should print
-// the token has failed.
+// sentBearerWithoutToken reports whether the Authorization of a request was the scheme Bearer without a token: a variable was empty,
+// or the program that should print the token has failed.
 func sentBearerWithoutToken(r *http.Request) bool {
 	return r != nil && strings.EqualFold(strings.TrimSpace(r.Header.Get("Authorization")), "Bearer")
 }
 
-// basicCredentialForms returns the ways to write what Basic credentials hold: user and
-// password, and the password alone, or the user if there is none.
+// basicCredentialForms returns the ways to write what Basic credentials, in base64, hold: user and
+// password together, and the password alone, or the user if there is no password. nil: they are no base64.
 func basicCredentialForms(credentials string) []string {
 	raw, err := base64.StdEncoding.DecodeString(credentials)
 	if err != nil {

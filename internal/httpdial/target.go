@@ -15,19 +15,21 @@ import (
 
 // TargetOptions are what requests to one address have in common.
 type TargetOptions struct {
-	Schemes         []string       // that the address may have
-	Header          http.Header    // on every request; the user of the client has set it
+	Schemes         []string       // the URL schemes that the address may have
+	Header          http.Header    // the headers of every request, as the user has set them
 	ReservedHeaders []string       // headers that belong to the transport: those in Header are ignored
-	StatusHints     map[int]string // see NewPeer
+	StatusHints     map[int]string // what texts about an HTTP status end in, by status: see NewPeer
 
-	// Transport makes the requests. nil: the Target has one of its own, for which the next
-	// five fields are.
-	Transport           http.RoundTripper
-	ConnectTimeout      time.Duration
-	TLS                 *tls.Config
-	MaxIdleConnsPerHost int // see TransportOptions.MaxIdleConnsPerHost
-	NoHTTP2             bool
-	ReplyHeaderTimeout  time.Duration // for the header of a reply; 0: none
+	// Transport makes the requests. nil: the Target has one of its own.
+	Transport http.RoundTripper
+
+	// The fields that follow are for the Target's own transport, if Transport is nil.
+
+	ConnectTimeout      time.Duration // bounds dialling and the TLS handshake, each. 0: DefaultConnectTimeout
+	TLS                 *tls.Config   // which servers are trusted, and who we are; nil: the system's authorities, and nobody
+	MaxIdleConnsPerHost int           // how many idle connections are kept, to be used again. 0: http.DefaultMaxIdleConnsPerHost
+	NoHTTP2             bool          // the requests go over HTTP/1 only
+	ReplyHeaderTimeout  time.Duration // how long the server may take, once it has the request, to send the header of the reply; 0: any time
 
 	// Authorize returns the RoundTripper that all requests go through; nil: they go out as they are.
 	// That RoundTripper adds credentials, sees the replies that refuse them, and may then send a request
@@ -41,21 +43,18 @@ type TargetOptions struct {
 
 // A Target is the address of a server, with all that goes with each request to it.
 type Target struct {
-	URL  *url.URL // without user and password; not to be changed
-	Peer *Peer    // explains what goes wrong
-
-	// Header goes with every request, and Host is the Host header, "": the URL's. Neither
-	// is to be changed.
-	Header http.Header
-	Host   string
+	URL    *url.URL    // the address, without user and password; not to be changed
+	Peer   *Peer       // explains what goes wrong
+	Header http.Header // the headers of every request; not to be changed
+	Host   string      // the Host header of every request; "": the URL's host. Not to be changed
 
 	// Transport makes the requests.
 	Transport http.RoundTripper
 
-	// Session is that of the TargetOptions.
+	// Session is that of the TargetOptions: what is told of the exchanges.
 	Session *observe.Session
 
-	closeIdle func() // closes idle connections of a Transport of its own
+	closeIdle func() // closes idle connections, if the transport is the Target's own
 }
 
 // NewTarget checks the address and the headers. It makes no network call. User and
@@ -82,12 +81,12 @@ func NewTarget(address string, o TargetOptions) (*Target, error) {
 	return t, nil
 }
 
-// NewRequest returns a request with the headers that all have. Its Header may be changed.
+// NewRequest returns a request to the Target's URL with the headers that all have. Its Header may be changed.
 func (t *Target) NewRequest(ctx context.Context, method string) *http.Request {
 	return t.NewBareRequest(ctx, method, maps.Clone(t.Header))
 }
 
-// NewBareRequest returns a request with these headers and no others.
+// NewBareRequest returns a request to the Target's URL with these headers and no others but Host.
 func (t *Target) NewBareRequest(ctx context.Context, method string, header http.Header) *http.Request {
 	return (&http.Request{Method: method, URL: t.URL, Host: t.Host, Header: header}).WithContext(ctx)
 }
@@ -104,10 +103,10 @@ func TimeoutWithSignIn(limit, wait time.Duration) time.Duration {
 	return max(limit, wait+DefaultConnectTimeout)
 }
 
-// Close closes idle connections. Requests must have ended before.
+// Close closes idle connections, if the transport is the Target's own. Requests must have ended before.
 func (t *Target) Close() { t.closeIdle() }
 
-// SetBody gives a request a body that can be sent again.
+// SetBody gives a request this body, and a GetBody, so that it can be sent again.
 func SetBody(req *http.Request, body []byte) {
 	req.ContentLength = int64(len(body))
 	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }

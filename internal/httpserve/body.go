@@ -13,17 +13,17 @@ import (
 
 // Why BodyMemory.Read has not read a body, beside what the connection itself says.
 var (
-	ErrTooLarge        = errors.New("body too large")
-	errBudgetExhausted = errors.New("too much is being received; try again later")
+	ErrTooLarge        = errors.New("body too large")                              // BodyMemory.Read: the body is longer than it may be
+	errBudgetExhausted = errors.New("too much is being received; try again later") // BodyMemory.Read: there is no room in BodyLimits.Budget
 )
 
 // BodyLimits bound the bodies of requests, and the memory for all of them. Their fields are set
 // before they are used; then any number of goroutines may use them. They must not be
 // copied.
 type BodyLimits struct {
-	MaxBytes int                        // bytes in a body; more is answered 413
-	Budget   *budget.Budget             // for the bodies that have a BodyMemory; beyond, 503. nil: no limit
-	PartyOf  func(*http.Request) string // who a request counts as in Budget; nil: all are one
+	MaxBytes int                        // how many bytes a body may have; a longer one is answered 413
+	Budget   *budget.Budget             // the memory for all bodies that have a BodyMemory; beyond, 503. nil: no limit
+	PartyOf  func(*http.Request) string // returns the party to which a request counts in Budget; nil: all are one
 }
 
 // Refuse answers a request of which the body could not be read; err is
@@ -46,31 +46,31 @@ func (b *BodyLimits) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	WriteError(w, r, rule, status, code, jsonrpc.ID{}, text)
 }
 
-// NewMemory returns what one body holds of Budget: nothing yet. The caller owes
-// it a Free.
+// NewMemory returns a BodyMemory for one body, which holds nothing of Budget yet. The caller must call
+// its Free in the end.
 func (b *BodyLimits) NewMemory() *BodyMemory { return &BodyMemory{limits: b} }
 
 // BodyMemory is what one body holds of the memory for all of them. It belongs to one
-// goroutine, which owes it a Free.
+// goroutine, which must call Free in the end.
 type BodyMemory struct {
-	limits *BodyLimits
-	held   *budget.Share // nil: nothing that counts; the body was not read yet, is short, or was detached
+	limits *BodyLimits   // whose Budget it is
+	held   *budget.Share // what the body holds of the Budget; nil: nothing that counts, because it was not read yet, is short, or was detached
 }
 
 // Free gives everything back. It may be called more than once, and on nil.
 func (s *BodyMemory) Free() { s.Detach().ReleaseAll() }
 
-// ShrinkTo gives back all but n bytes of what the body holds.
+// ShrinkTo gives back all but n bytes of what the body holds of the Budget.
 func (s *BodyMemory) ShrinkTo(n int) {
 	if s.HoldsBudget() {
 		s.held.Release(max(0, s.held.Held()-n))
 	}
 }
 
-// HoldsBudget reports whether the body holds something that counts.
+// HoldsBudget reports whether the body holds something of the Budget. It may be called on nil.
 func (s *BodyMemory) HoldsBudget() bool { return s != nil && s.held != nil }
 
-// Detach returns what the body holds, which the caller has to free from now on; nil:
+// Detach returns what the body holds of the Budget, which the caller has to free from now on; nil:
 // nothing that counts. It may be called on nil.
 func (s *BodyMemory) Detach() (held *budget.Share) {
 	if s != nil {
@@ -104,8 +104,8 @@ func (s *BodyMemory) Read(r *http.Request, max int) ([]byte, error) {
 	return s.readAll(r.Body, size, int64(max))
 }
 
-// readAll reads r, which is said to have size bytes (-1: unknown), but not
-// more than max. A length is only a claim: memory is taken as the bytes arrive. Who
+// readAll returns all of r, which is said to have size bytes (-1: unknown), or ErrTooLarge if there are
+// more than max. A length is only a claim: memory is taken from the Budget as the bytes arrive. Who
 // says how much comes gets more room at a time, for less is copied then.
 func (s *BodyMemory) readAll(r io.Reader, size, max int64) ([]byte, error) {
 	growth := int64(8)
@@ -136,7 +136,8 @@ func (s *BodyMemory) readAll(r io.Reader, size, max int64) ([]byte, error) {
 	return body, nil
 }
 
-// growBody returns a copy of body with a capacity of room. For a moment both count.
+// growBody returns a copy of body with a capacity of room bytes, which it takes from the Budget, and
+// gives back what body had. The error is errBudgetExhausted.
 func (s *BodyMemory) growBody(body []byte, room int64) ([]byte, error) {
 	if !s.held.Take(int(room)) {
 		return nil, errBudgetExhausted

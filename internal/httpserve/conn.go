@@ -29,8 +29,8 @@ func WithInlineReply(ctx context.Context, c net.Conn) context.Context {
 // the client. Its methods are for the request in progress: they must not be called
 // concurrently, nor after the request's handler has returned.
 type InlineReply struct {
-	conn          net.Conn
-	outputDrained func() bool     // see sockstate.OutputDrainedFunc
+	conn          net.Conn        // the client's connection
+	outputDrained func() bool     // reports whether the client has taken all that was written to conn (sockstate.OutputDrainedFunc)
 	writeTimer    lazytimer.Timer // calls abortLateWrite
 	replyWritten  bool            // TryWrite has written the reply to the request in progress
 
@@ -45,8 +45,8 @@ func newInlineReply(c net.Conn, taken func() bool) *InlineReply {
 	return q
 }
 
-// abortLateWrite breaks off a write that takes too long. The alarm may be late: there may
-// be none any more, or another one.
+// abortLateWrite breaks off the write of TryWrite if it has taken too long. The timer may call it late:
+// the write may have ended, and another one may have begun.
 func (q *InlineReply) abortLateWrite() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -55,7 +55,7 @@ func (q *InlineReply) abortLateWrite() {
 	}
 }
 
-// setWriteBegan notes when a write has begun; the zero time: it has ended.
+// setWriteBegan notes when the write of TryWrite has begun; the zero time: it has ended.
 func (q *InlineReply) setWriteBegan(at time.Time) {
 	q.mu.Lock()
 	q.writeBegan = at
@@ -72,9 +72,9 @@ func InlineReplyOf(r *http.Request) *InlineReply {
 	return q
 }
 
-// TryWrite calls write, which writes a whole reply of at most sockstate.MaxInlineBytes bytes, with
-// the header, and flushes it; but not if that would wait for the client. One that
-// takes longer than sockstate.InlineWriteTimeout all the same is cut off, whatever deadline it has.
+// TryWrite calls write, which must write and flush a whole reply of at most sockstate.MaxInlineBytes
+// bytes, header and all. If write would have to wait for the client, TryWrite does nothing and returns
+// false. A write that takes longer than sockstate.InlineWriteTimeout all the same is cut off.
 func (q *InlineReply) TryWrite(write func()) (written bool) {
 	if !q.outputDrained() {
 		return false

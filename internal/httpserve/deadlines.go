@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// DefaultDeadline is how long a peer may keep us waiting where nothing else is said: that of a Deadlines, and how long one may
-// take nothing of what is written to it, over each transport.
+// DefaultDeadline is how long a peer may keep us waiting where nothing else is said: with the body of a request, with the end of a
+// reply (Deadlines), and while it takes nothing of what is written to it, over each transport.
 const DefaultDeadline = 30 * time.Second
 
 // Deadlines are how long the client of a request may keep the server waiting,
 // whatever the request is for (LI32). The zero value has the defaults; it may be used
 // by any number of goroutines.
 type Deadlines struct {
-	Body  time.Duration // to send the request's body in. 0: 30 s; negative: no limit
-	Reply time.Duration // to take the last bytes of the reply in, but at least five seconds longer than the body may take. 0: 30 s; negative: no limit
+	Body  time.Duration // how long the client may take to send the body of its request. 0: 30 s; negative: no limit
+	Reply time.Duration // how long it may take, once the handler has returned, to take the rest of the reply; at least until five seconds after Body is over. 0: 30 s; negative: no limit
 }
 
 // Handler returns a handler that holds every request which next serves to the
@@ -32,12 +32,13 @@ func (d Deadlines) Handler(next http.Handler) http.Handler {
 	return &deadlineHandler{next, d}
 }
 
-// deadlineHandler is a Handler with its Deadlines.
+// deadlineHandler is the handler that Deadlines.Handler returns.
 type deadlineHandler struct {
-	next      http.Handler
-	deadlines Deadlines
+	next      http.Handler // serves the requests
+	deadlines Deadlines    // with the defaults
 }
 
+// ServeHTTP has next serve a request, and sets the deadlines of its body and its reply.
 func (b *deadlineHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(r.TransferEncoding) > 0 || r.ProtoMajor == 1 && r.ProtoMinor == 0 {
 		CloseAfterReply(w, r)
@@ -53,9 +54,9 @@ func (b *deadlineHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b.next.ServeHTTP(w, r)
 }
 
-// setReplyDeadline sets the deadline for what net/http still has to send. net/http sends it when
-// the handler has returned and the body has come, and then takes the deadline away. After
-// an InlineReply nothing is left to send.
+// setReplyDeadline sets the deadline for what net/http still has to send of the reply. net/http sends it
+// when the handler has returned and the body has come, and then takes the deadline away. body is when
+// the body is to have come; zero: there is none. After an InlineReply nothing is left to send.
 func (b *deadlineHandler) setReplyDeadline(w http.ResponseWriter, r *http.Request, body time.Time) {
 	if InlineReplyOf(r).resetReplyWritten() || b.deadlines.Reply <= 0 {
 		return
@@ -67,15 +68,15 @@ func (b *deadlineHandler) setReplyDeadline(w http.ResponseWriter, r *http.Reques
 	_ = http.NewResponseController(w).SetWriteDeadline(by)
 }
 
-// minReplyTimeAfterBody is how long a client has at least to take a reply that net/http holds
-// back until the body has come, or its deadline has passed.
+// minReplyTimeAfterBody is how long a client has at least, after the deadline of its body, to take a
+// reply: net/http holds the reply back until the body has come or its deadline has passed.
 const minReplyTimeAfterBody = 5 * time.Second
 
-// netHTTPBufferSize is how much of a reply net/http keeps until its handler has returned.
+// netHTTPBufferSize is how many bytes of a reply net/http keeps until its handler has returned.
 const netHTTPBufferSize = 2048
 
-// WriteWithDeadline writes the last of a reply. A client that does not take it within
-// DefaultDeadline is cut off.
+// WriteWithDeadline writes the whole body of a reply, or the rest of it. A client that does not take it
+// within DefaultDeadline is cut off.
 func WriteWithDeadline(w http.ResponseWriter, body []byte) {
 	if len(body) > netHTTPBufferSize {
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(DefaultDeadline))

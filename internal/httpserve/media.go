@@ -9,9 +9,10 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
+// jsonMediaType is the media type of a message.
 const jsonMediaType = "application/json"
 
-// usualAccept is what most clients send, to the letter.
+// usualAccept is the Accept header that most clients send, to the letter.
 const usualAccept = jsonMediaType + ", text/event-stream"
 
 // Accepts reports whether the Accept headers admit each of types: application/json,
@@ -29,7 +30,8 @@ func Accepts(h http.Header, types ...string) bool {
 	return true
 }
 
-// acceptsType applies the most specific media range that matches (RFC 9110, 12.5.1).
+// acceptsType reports whether the Accept headers, whose values these are, admit a media type: the most
+// specific media range that matches decides (RFC 9110, 12.5.1).
 func acceptsType(values []string, mediaType string) bool {
 	major, _, _ := strings.Cut(mediaType, "/")
 	best, ok := 0, false
@@ -53,13 +55,14 @@ func acceptsType(values []string, mediaType string) bool {
 	return ok
 }
 
+// isZeroQuality reports whether the parameter q of a media range is zero: it is not accepted.
 func isZeroQuality(q string) bool {
 	_, err := strconv.ParseFloat(q, 64)
 	return err == nil && strings.Trim(q, "0.") == ""
 }
 
-// IsJSON reports whether the body is JSON as it stands: application/json in
-// UTF-8, not compressed, and said once (LI5).
+// IsJSON reports whether a request with these headers has a body that is JSON as it stands:
+// application/json in UTF-8, not compressed, and said once (LI5).
 func IsJSON(h http.Header) bool {
 	if len(h["Content-Type"]) > 1 || len(h["Content-Encoding"]) > 1 {
 		return false // others on the way may go by another one of them
@@ -76,8 +79,8 @@ func IsJSON(h http.Header) bool {
 	return mt == jsonMediaType && (!ok || strings.EqualFold(charset, "utf-8") || strings.EqualFold(charset, "us-ascii"))
 }
 
-// NotJSONReason says what headers say of a body instead of what IsJSON wants. It repeats the names of types, charsets and encodings
-// alone, and not what else a client may have written there.
+// NotJSONReason says, in words, why IsJSON is false for these headers, and what to send. It repeats the names of types, charsets and
+// encodings alone, and not what else a client may have written there.
 func NotJSONReason(h http.Header) string {
 	types, encodings := h["Content-Type"], h["Content-Encoding"]
 	if len(types) > 1 || len(encodings) > 1 {
@@ -98,7 +101,8 @@ func NotJSONReason(h http.Header) string {
 	return "the Content-Type is " + quoteClipped(mt) + "; send application/json"
 }
 
-// quoteClipped returns in quotes what a client has sent, bounded and printable: it must not make an answer or a line of the log long.
+// quoteClipped returns in quotes what a client has sent: printable, and cut to 60 bytes, so that it does not make an answer or a line
+// of the log long.
 func quoteClipped(text string) string {
 	const maxBytes = 60
 	if shown := printable.Clip(text, maxBytes); shown != text {

@@ -9,9 +9,9 @@ import (
 
 // Values of headers, shared by all replies; net/http does not change them.
 var (
-	contentTypeJSON = []string{jsonMediaType}
-	connectionClose = []string{"close"}
-	retryAfterValue = []string{"5"} // seconds
+	contentTypeJSON = []string{jsonMediaType} // the Content-Type of JSON replies
+	connectionClose = []string{"close"}       // the Connection header that ends a connection
+	retryAfterValue = []string{"5"}           // the Retry-After of replies with status 503, in seconds
 )
 
 // WriteError answers a request with an HTTP status and a JSON-RPC error, and tells the
@@ -22,7 +22,7 @@ func WriteError(w http.ResponseWriter, r *http.Request, rule string, status, cod
 	writeError(w, r, status, code, id, text)
 }
 
-// writeError is WriteError without a word to the Observer.
+// writeError answers a request as WriteError does, but does not tell the Observer.
 func writeError(w http.ResponseWriter, r *http.Request, status, code int, id jsonrpc.ID, text string) {
 	if id.IsZero() && r.Header.Get("Mcp-Protocol-Version") < "2025-11-25" {
 		id = jsonrpc.NullID
@@ -35,41 +35,43 @@ func writeError(w http.ResponseWriter, r *http.Request, status, code int, id jso
 	}
 }
 
-// Refuse answers a request that is not let in, or is none that its endpoint takes, as
-// WriteError does.
+// Refuse answers a request that is not let in, or is none that its endpoint takes, as WriteError does:
+// with the code for an invalid request, and no id.
 func Refuse(w http.ResponseWriter, r *http.Request, rule string, status int, text string) {
 	WriteError(w, r, rule, status, jsonrpc.CodeInvalidRequest, jsonrpc.ID{}, text)
 }
 
-// RefuseText is Refuse for requests that are not answered with JSON.
+// RefuseText is Refuse for requests that are answered with plain text and not with JSON.
 func RefuseText(w http.ResponseWriter, r *http.Request, rule string, status int, text string) {
 	observe.Refuse(r, rule, status, text)
 	http.Error(w, text, status)
 }
 
-// RefuseBusy answers a request that may succeed later with text. The Observer is told why, which
-// may say more than clients are to know.
+// RefuseBusy answers a request with status 503, Retry-After, and a JSON-RPC error with this id (zero:
+// not known) and text: it may succeed later. The Observer is told why, which may say more than clients
+// are to know.
 func RefuseBusy(w http.ResponseWriter, r *http.Request, id jsonrpc.ID, text string, why error) {
 	observe.Refuse(r, ruleBusy, http.StatusServiceUnavailable, why.Error())
 	SetRetryAfter(w.Header())
 	writeError(w, r, http.StatusServiceUnavailable, jsonrpc.CodeInternalError, id, text)
 }
 
-// RefuseBusyText is RefuseBusy for requests that are not answered with JSON.
+// RefuseBusyText is RefuseBusy for requests that are answered with plain text and not with JSON.
 func RefuseBusyText(w http.ResponseWriter, r *http.Request, text string, why error) {
 	observe.Refuse(r, ruleBusy, http.StatusServiceUnavailable, why.Error())
 	SetRetryAfter(w.Header())
 	http.Error(w, text, http.StatusServiceUnavailable)
 }
 
-// SetRetryAfter tells a client that is answered 503 when to try again. RefuseBusy and RefuseBusyText call it.
+// SetRetryAfter adds to h, the headers of a reply with status 503, when the client may try again. RefuseBusy and RefuseBusyText call it.
 func SetRetryAfter(h http.Header) { h["Retry-After"] = retryAfterValue }
 
-// ruleBusy stands for the bounds on memory and places (docs/limits.md).
+// ruleBusy is what the Observer is told in the place of a rule of docs/rules.md when a request is refused
+// for want of memory or of a place (docs/limits.md).
 const ruleBusy = "busy"
 
-// CloseAfterReply makes r the last request of its connection. Over HTTP/2 it ends
-// alone: the header would end what other requests have on the connection.
+// CloseAfterReply makes r the last request of its connection, by a header of the reply. Over HTTP/2 it
+// does nothing: the header would end other requests of the connection, too.
 func CloseAfterReply(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 1 {
 		w.Header()["Connection"] = connectionClose

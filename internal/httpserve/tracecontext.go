@@ -7,9 +7,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// WithTraceContext returns m, which has come with these headers, so that whoever observes it
-// knows the trace that the HTTP request belongs to (W3C Trace Context). Without the
-// header traceparent that is m itself.
+// WithTraceContext returns the request m, which has come with these HTTP headers, with a Mark from which
+// whoever observes it knows the trace that the HTTP request belongs to (W3C Trace Context). Without the
+// header traceparent, and for other messages, that is m itself.
 func WithTraceContext(m jsonrpc.Message, h http.Header) jsonrpc.Message {
 	parent := h["Traceparent"]
 	if len(parent) != 1 || m.Kind() != jsonrpc.Request {

@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
+// errClosed is the error of a conn that was closed.
 var errClosed = errors.New("remote: the connection is closed")
 
 // conn is a Conn to a server that may speak either of two transports (LE13).
@@ -34,40 +35,40 @@ var errClosed = errors.New("remote: the connection is closed")
 // Its goroutines are two for each time that it goes over, awaited by Close:
 // one closes the transportConn that is left, the other one sends to the new one.
 type conn struct {
-	dialer    *Dialer
-	ctx       context.Context // has the values of Dial's; done when Close begins
-	cancel    context.CancelFunc
-	wg        sync.WaitGroup
-	closeOnce sync.Once
+	dialer    *Dialer            // that has made the conn
+	ctx       context.Context    // has the values of the ctx of Dial; done when Close begins
+	cancel    context.CancelFunc // ends ctx
+	wg        sync.WaitGroup     // counts the goroutines
+	closeOnce sync.Once          // lets Close do its work once
 
 	mu             sync.Mutex        // guards what follows and is never held while waiting
 	closed         bool              // Close has begun
-	current        *transportConn    // where messages go now
-	openRequests   []*request        // what the next transportConn would have to be asked again; mostly none
-	pendingAnswers []jsonrpc.Message // for Receive: answers to requests that no transportConn answers
+	current        *transportConn    // to which messages go now
+	openRequests   []*request        // the requests without an answer that the next transportConn would have to be sent again; mostly none
+	pendingAnswers []jsonrpc.Message // errors, for Receive, that answer requests which both transports have refused
 }
 
 // transportConn is a Conn of one transport.
 type transportConn struct {
 	bridge.Conn
-	transport transport
-	ready     chan struct{} // closed when messages may be sent
+	transport transport     // that it speaks
+	ready     chan struct{} // closed when messages other than those that are sent again may be sent
 	replaced  chan struct{} // closed when another transportConn has taken its place
 
-	// Guarded by the mu of conn:
-	refused            bool // it is over, because the server does not speak its transport
-	initializeAnswered bool // the server has answered an initialize: it speaks this transport
+	refused            bool // it is over, because the server does not speak its transport; guarded by mu of conn
+	initializeAnswered bool // the server has answered an initialize with a result: it speaks this transport; guarded by mu of conn
 }
 
-// request is one without an answer.
+// request is a request of the client that is not answered yet.
 type request struct {
-	m    jsonrpc.Message
-	sent chan struct{} // closed when the Send that was called with it returns
+	m    jsonrpc.Message // the request
+	sent chan struct{}   // closed when the Send that was called with m returns
 
-	// firstRefusal is why the transportConn before this one was refused, nil: none was.
+	// firstRefusal is why the transportConn that m was sent to first was refused; nil: none was.
 	firstRefusal *httpdial.Fault
 }
 
+// newConn returns the conn for a server, with a transportConn of the transport that is tried first.
 func newConn(ctx context.Context, d *Dialer) (*conn, error) {
 	c := &conn{dialer: d}
 	c.ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -81,9 +82,9 @@ func newConn(ctx context.Context, d *Dialer) (*conn, error) {
 	return c, nil
 }
 
-// dial makes a transportConn. That takes no time: no Dial waits for the network. The ctx of
-// conn tells the transportConn which session it is for, so that its HTTP exchanges are
-// observed. With a handoff, the client's initialize was answered long ago.
+// dial makes a transportConn for transport t. That takes no time: no Dial waits for the network. The ctx
+// of conn tells the transportConn which session it is for, so that its HTTP exchanges are observed.
+// handoff is the session to renew, whose initialize was answered long ago; nil: there is none.
 func (c *conn) dial(t transport, handoff *sessionstate.Handoff) (*transportConn, error) {
 	inner, err := c.dialer.dialerFor(t, true, handoff).Dial(context.WithoutCancel(c.ctx))
 	if err != nil {
@@ -99,7 +100,7 @@ func (c *conn) dial(t transport, handoff *sessionstate.Handoff) (*transportConn,
 	return l, nil
 }
 
-// wait waits until ch is closed.
+// wait waits until ch is closed. The error says that ctx is done, or the conn is closed (errClosed).
 func (c *conn) wait(ctx context.Context, ch <-chan struct{}) error {
 	select {
 	case <-ch: // mostly so
@@ -163,14 +164,16 @@ func (c *conn) sendTo(ctx context.Context, l *transportConn, m jsonrpc.Message) 
 	return l.Send(ctx, m)
 }
 
-// mustSwitch reports whether a Send to l has failed because l was refused.
+// mustSwitch reports whether a Send to l has failed with err because l was refused: then the caller has to
+// wait for the next transportConn.
 func (c *conn) mustSwitch(ctx context.Context, l *transportConn, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return (l.refused || wrongTransportFault(err) != nil) && !c.closed && ctx.Err() == nil
 }
 
-// TrySend takes what the next transportConn would not get if this one is refused.
+// TrySend implements bridge.Conn. It takes only what the next transportConn would not have to be sent
+// again if the current one is refused: once initialize was answered, all but another initialize.
 func (c *conn) TrySend(m jsonrpc.Message) bool {
 	c.mu.Lock()
 	l := c.current
@@ -208,7 +211,7 @@ func (c *conn) Receive(ctx context.Context, sink bridge.Sink) error {
 	}
 }
 
-// deliverAnswers hands on the answers to requests that no transportConn answers.
+// deliverAnswers hands pendingAnswers to sink, and takes them out.
 func (c *conn) deliverAnswers(ctx context.Context, sink bridge.Sink) error {
 	for {
 		c.mu.Lock()
@@ -229,8 +232,9 @@ func (c *conn) deliverAnswers(ctx context.Context, sink bridge.Sink) error {
 	}
 }
 
-// switchTransport replaces a transportConn that the server has refused, for the reason fault. The handoff is
-// not nil if that was in mid-session.
+// switchTransport replaces the current transportConn, old, which the server has refused with the fault, by
+// one of the other transport. handoff is the session to renew there; nil: the refusal was not in
+// mid-session.
 func (c *conn) switchTransport(ctx context.Context, old *transportConn, fault *httpdial.Fault, handoff *sessionstate.Handoff) error {
 	if err := c.retire(old); err != nil {
 		return err
@@ -267,7 +271,8 @@ func (c *conn) switchTransport(ctx context.Context, old *transportConn, fault *h
 	}
 }
 
-// retire closes a transportConn that is over. That lets those go who wait for it.
+// retire marks a transportConn as refused, and closes it in a goroutine. That lets those go on who wait
+// for it. The error is errClosed.
 func (c *conn) retire(l *transportConn) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -281,9 +286,9 @@ func (c *conn) retire(l *transportConn) error {
 	return nil
 }
 
-// replaceConn makes l the current transportConn, in the place of old; false: the open
-// requests are others by now. Those that were refused for the first time go to
-// l, the others are answered.
+// replaceConn makes l the current transportConn, in the place of old, which was refused with the fault.
+// Of the open requests, those that were refused for the first time are sent to l, the others are answered.
+// ok is false if the open requests are others than open by now: nothing was done.
 func (c *conn) replaceConn(old, l *transportConn, open []*request, fault *httpdial.Fault) (ok bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -314,7 +319,7 @@ func (c *conn) replaceConn(old, l *transportConn, open []*request, fault *httpdi
 	return true, nil
 }
 
-// resend sends the requests to l, and lets others pass once the initialize is
+// resend sends the requests in again to l, and lets other messages pass once an initialize among them is
 // on its way: what is needed for its answer must not wait.
 func (c *conn) resend(l *transportConn, again []*request) {
 	ready := sync.OnceFunc(func() { close(l.ready) })
@@ -328,8 +333,9 @@ func (c *conn) resend(l *transportConn, again []*request) {
 	}
 }
 
-// checkResponse looks at a response on its way to the client: the answer to
-// initialize says whether the server speaks the transport.
+// checkResponse returns the response m of l as the client gets it, and notes that a request is answered:
+// a result of initialize says that the server speaks the transport. An error of l about a request that
+// another transport has refused before gets the error of that one, too.
 func (c *conn) checkResponse(l *transportConn, m jsonrpc.Message) jsonrpc.Message {
 	c.mu.Lock()
 	i := slices.IndexFunc(c.openRequests, func(r *request) bool { return r.m.ID().Equivalent(m.ID()) })
@@ -353,9 +359,8 @@ func (c *conn) checkResponse(l *transportConn, m jsonrpc.Message) jsonrpc.Messag
 	return m
 }
 
-// ownErrorText returns the text of an error response that is the transportConn's own (C.7) rather
-// than the server's, "": it is not. A server that is a bridge too speaks as the
-// transportConn does, but of another server.
+// ownErrorText returns the text of an error response that the transportConn itself has made (C.7); "": m
+// is the server's. A server that is a bridge, too, makes such errors, but they name another server.
 func (c *conn) ownErrorText(m jsonrpc.Message) (text string) {
 	if string(m.Lookup("error", "code")) != "-32603" || m.Lookup("error", "data", "reason") == nil {
 		return ""
@@ -367,9 +372,9 @@ func (c *conn) ownErrorText(m jsonrpc.Message) (text string) {
 	return text
 }
 
-// bothRefusedResponse returns the error of the first attempt, with what has become of the
-// second. If the server itself has said something to the first, that stays as
-// it is.
+// bothRefusedResponse returns the error for a request that both transports have refused: that of the first
+// attempt, and what has become of the one over the transport second, as text says. If the first one was
+// answered with an error of the server's own, that is the error.
 func (r *request) bothRefusedResponse(second transport, text string) jsonrpc.Message {
 	f := *r.firstRefusal
 	outcome := ": " + text
@@ -383,8 +388,8 @@ func (r *request) bothRefusedResponse(second transport, text string) jsonrpc.Mes
 	return f.Response(r.m.ID())
 }
 
-// cutSameAnswer returns what a text says that the text of another attempt does not, where both begin with the same answer of the
-// server.
+// cutSameAnswer returns what the error text second says beyond first, if both begin with the same answer of the server. same is false
+// if they do not.
 func cutSameAnswer(first, second string) (rest string, same bool) {
 	if first == second {
 		return "", true

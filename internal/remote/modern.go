@@ -12,7 +12,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/streamclient"
 )
 
-// ErrNotModern says that a server does not speak 2026-07-28.
+// ErrNotModern is the error of Dialer.Discover for a server that does not speak 2026-07-28.
 var ErrNotModern = errors.New("the server does not speak 2026-07-28")
 
 // IsHTTP reports whether the server is reached at an http or https URL.
@@ -33,6 +33,7 @@ func (d *Dialer) ModernDialer() bridge.Dialer {
 	return c
 }
 
+// modernClient returns a client of 2026-07-28 for the server's URL, with the Options.
 func (d *Dialer) modernClient() *streamclient.ModernClient {
 	return &streamclient.ModernClient{URL: d.URL, Options: streamclient.ModernOptions{
 		Header: d.Options.Header, Authorize: d.Options.Authorize, TLS: d.Options.TLS, ConnectTimeout: d.Options.ConnectTimeout,
@@ -57,8 +58,8 @@ func (d *Dialer) Discover(ctx context.Context) (jsonrpc.Message, error) {
 	return m, &probeError{fault}
 }
 
-// saysNotModern reports whether f is the refusal of a server that does not know what it
-// was asked. A server that does not let us in, or lets us come later, may be a modern one.
+// saysNotModern reports whether f, the fault of server/discover, shows that the server does not know
+// the request. A server that does not let us in, or lets us come later, may be a modern one.
 func saysNotModern(f *httpdial.Fault) bool {
 	switch f.Status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusTooManyRequests:
@@ -67,16 +68,22 @@ func saysNotModern(f *httpdial.Fault) bool {
 	return f.Status/100 == 4 || f.Status/100 == 2 || f.Reason == httpdial.ReasonNotMCP
 }
 
-// probeError is why a server could not be asked.
-type probeError struct{ fault *httpdial.Fault }
+// probeError is the error of Dialer.Discover for a server that could not be asked.
+type probeError struct {
+	fault *httpdial.Fault // why
+}
 
+// Error returns the text of the fault.
 func (e *probeError) Error() string { return e.fault.Error() }
+
+// Unwrap returns the fault.
 func (e *probeError) Unwrap() error { return e.fault }
 
-// PublicError is what clients are told.
+// PublicError returns the text that clients are told.
 func (e *probeError) PublicError() string { return e.fault.Error() }
 
-// PublicData is the data that goes with it: where to sign in, for instance.
+// PublicData returns the data of the error that clients get, a JSON object that says where to sign in; nil:
+// no credential is missing.
 func (e *probeError) PublicData() []byte {
 	if e.fault.IsMissingCredential() {
 		return e.fault.ErrorData()

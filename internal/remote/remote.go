@@ -32,12 +32,13 @@ type TransportMode uint8
 
 // The modes.
 const (
-	httpFirst TransportMode = iota // Streamable HTTP, then HTTP+SSE
-	sseFirst                       // the other way round
-	httpOnly                       // Streamable HTTP
-	sseOnly                        // HTTP+SSE
+	httpFirst TransportMode = iota // first Streamable HTTP, then HTTP+SSE
+	sseFirst                       // first HTTP+SSE, then Streamable HTTP
+	httpOnly                       // only Streamable HTTP
+	sseOnly                        // only HTTP+SSE
 )
 
+// modeNames are the texts of the modes, by their value.
 var modeNames = [...]string{"http-first", "sse-first", "http-only", "sse-only"}
 
 // String returns the mode as ParseTransportMode takes it.
@@ -48,8 +49,8 @@ func (m TransportMode) String() string {
 	return "unknown"
 }
 
-// ParseTransportMode takes http-first, sse-first, http-only or sse-only, and the names that clients and other programs have for
-// the transports, which mean that one first.
+// ParseTransportMode returns the mode that is named http-first, sse-first, http-only or sse-only. The names that clients and other
+// programs have for a transport (http, streamable-http, sse) mean that one first. Any other text is an error.
 func ParseTransportMode(text string) (TransportMode, error) {
 	switch strings.ToLower(strings.ReplaceAll(text, "-", "")) { // as other programs and files of clients name a transport
 	case "http", "streamablehttp":
@@ -67,7 +68,7 @@ func ParseTransportMode(text string) (TransportMode, error) {
 
 // Options tune a Dialer. The zero value works.
 type Options struct {
-	// TransportMode is for http and https; the others have one transport.
+	// TransportMode says which transports are tried at an http or https URL; others have one transport.
 	TransportMode TransportMode
 
 	// Header is added to every HTTP request. A socket (unix, tcp) has no place
@@ -82,21 +83,23 @@ type Options struct {
 	// 0 means jsonrpc.DefaultMaxDepth; negative, any number.
 	MaxDepth int
 
-	// ConnectTimeout bounds dialling. 0 means the default of the transport.
+	// ConnectTimeout bounds dialling and the TLS handshake. 0 means the default of the transport.
 	ConnectTimeout time.Duration
 
-	// ResumeTimeout is streamclient.Options.ResumeTimeout, for servers of that
-	// transport. 0 means its default.
+	// ResumeTimeout bounds how long a call's broken stream is resumed over Streamable HTTP
+	// (streamclient.Options.ResumeTimeout). 0 means the default of that transport.
 	ResumeTimeout time.Duration
 
 	// TLS says which servers are trusted, and who we are, for https and wss
 	// (httpdial.LoadTLSConfig). nil means the system's authorities.
 	TLS *tls.Config
 
-	// Authorize adds credentials to the requests, for http and ws URLs, and AuthorizeTimeout is how long
-	// a person may take to sign in meanwhile: see streamclient.Options. nil: there are
-	// none but those in Header.
-	Authorize        func(base http.RoundTripper) http.RoundTripper
+	// Authorize adds credentials to the requests, for http and ws URLs (streamclient.Options.Authorize).
+	// nil: there are none but those in Header.
+	Authorize func(base http.RoundTripper) http.RoundTripper
+
+	// AuthorizeTimeout is how long a person may take to sign in while a request waits for credentials
+	// (streamclient.Options.AuthorizeTimeout). 0: nobody is asked to sign in.
 	AuthorizeTimeout time.Duration
 
 	// NoRenew: when the session is lost, the Conn ends instead of making a new
@@ -107,15 +110,21 @@ type Options struct {
 	// may have changed (streamclient.Options.NotifyAfterRenewal).
 	NotifyAfterRenewal bool
 
-	// OnOpened is streamclient.Options.OnOpened, for servers of that transport.
+	// OnOpened is called when a server has answered initialize over Streamable HTTP: session says whether
+	// there is a session id (streamclient.Options.OnOpened). It may be nil.
 	OnOpened func(session bool)
 
-	// ConfirmUpgrade is streamclient.Options.ConfirmUpgrade, for servers of that transport.
+	// ConfirmUpgrade is asked, over Streamable HTTP, when a server refuses to renew a session, whether it
+	// speaks 2026-07-28 by now (streamclient.Options.ConfirmUpgrade). It may be nil.
 	ConfirmUpgrade func(ctx context.Context, refusal jsonrpc.Message) bool
 
-	// OnForeignRefusal and OnToolsChanged are those of streamclient.ModernOptions, for the
-	// Conns of ModernDialer.
-	OnForeignRefusal, OnToolsChanged func()
+	// OnForeignRefusal is called by the Conns of ModernDialer when the server has refused a request as only
+	// one does that does not speak 2026-07-28 (streamclient.ModernOptions). It may be nil.
+	OnForeignRefusal func()
+
+	// OnToolsChanged is called by the Conns of ModernDialer when the server's list of tools was found to
+	// have changed (streamclient.ModernOptions). It may be nil.
+	OnToolsChanged func()
 
 	// Logger is told what happens to the connection, never what messages
 	// contain. nil means no logging.
@@ -130,15 +139,16 @@ type Dialer struct {
 	// tcp:HOST:PORT; see CheckURL.
 	URL string
 
-	Options Options
+	Options Options // of each Conn
 
-	mu             sync.Mutex
-	knownTransport transport // what has answered initialize last
+	mu             sync.Mutex // guards knownTransport
+	knownTransport transport  // the transport over which the server has answered initialize last
 
-	dialersForTest func(transport) bridge.Dialer // nil but in tests
+	dialersForTest func(transport) bridge.Dialer // returns the Dialer for a transport in tests; otherwise nil
 }
 
-// schemeOf returns the scheme of a server's address that is well formed.
+// schemeOf returns the scheme of a server's address, in lower case, or an error that says what is wrong
+// with the address.
 func schemeOf(text string) (scheme string, err error) {
 	scheme, rest, _ := strings.Cut(text, ":")
 	switch scheme = strings.ToLower(scheme); {
@@ -154,6 +164,7 @@ func schemeOf(text string) (scheme string, err error) {
 	return scheme, err
 }
 
+// urlFormsText is the error text for an address of an unknown scheme.
 const urlFormsText = "the server's URL must be http://..., https://..., ws://..., wss://..., unix:PATH or tcp:HOST:PORT"
 
 // CheckURL says what is wrong with the address of a server, if anything. The
@@ -193,6 +204,7 @@ func (d *Dialer) Dial(ctx context.Context) (bridge.Conn, error) {
 	return newConn(ctx, d)
 }
 
+// dialSocket connects to the socket that the URL names (unix, tcp), and returns a Conn.
 func (d *Dialer) dialSocket(ctx context.Context) (bridge.Conn, error) {
 	if len(d.Options.Header) > 0 {
 		return nil, errors.New("a socket has no place for headers; they are for http and ws URLs")
@@ -209,15 +221,17 @@ func (d *Dialer) dialSocket(ctx context.Context) (bridge.Conn, error) {
 	return socket.Dial(ctx)
 }
 
-// transport is what may answer at an http URL.
+// transport is a transport that may be spoken at an http or https URL.
 type transport uint8
 
+// The transports.
 const (
-	unknownTransport transport = iota
-	streamableHTTP
-	httpSSE
+	unknownTransport transport = iota // not found out yet
+	streamableHTTP                    // Streamable HTTP
+	httpSSE                           // HTTP+SSE
 )
 
+// String returns the name of the transport, for people.
 func (t transport) String() string {
 	switch t {
 	case streamableHTTP:
@@ -228,7 +242,7 @@ func (t transport) String() string {
 	return "unknown"
 }
 
-// alternative returns what is tried when t is refused.
+// alternative returns the other transport, which is tried when t is refused.
 func (t transport) alternative() transport {
 	if t == streamableHTTP {
 		return httpSSE
@@ -236,8 +250,8 @@ func (t transport) alternative() transport {
 	return streamableHTTP
 }
 
-// dialerFor returns a Dialer for one transport. report: its Conn ends with a
-// WrongTransportError if the server speaks another one. The handoff is nil but in mid-session.
+// dialerFor returns a Dialer for one transport. report: its Conn ends with a WrongTransportError if the
+// server speaks another one. handoff is the session that its Conn has to renew; nil: there is none.
 func (d *Dialer) dialerFor(t transport, report bool, handoff *sessionstate.Handoff) bridge.Dialer {
 	renewed := func() { d.noteTransport(t) }
 	switch {
@@ -256,7 +270,8 @@ func (d *Dialer) dialerFor(t transport, report bool, handoff *sessionstate.Hando
 	}}
 }
 
-// firstTransport returns which transport to try first.
+// firstTransport returns which transport to try first: the one that has answered last, otherwise as
+// TransportMode says.
 func (d *Dialer) firstTransport() transport {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -269,7 +284,7 @@ func (d *Dialer) firstTransport() transport {
 	return streamableHTTP
 }
 
-// noteTransport remembers which transport has answered.
+// noteTransport remembers over which transport the server has answered initialize.
 func (d *Dialer) noteTransport(t transport) {
 	d.mu.Lock()
 	news := d.knownTransport != t
@@ -280,6 +295,7 @@ func (d *Dialer) noteTransport(t transport) {
 	}
 }
 
+// log returns Options.Logger, or one that logs nothing.
 func (d *Dialer) log() hclog.Logger {
 	if d.Options.Logger == nil {
 		return hclog.NewNullLogger()
@@ -287,8 +303,8 @@ func (d *Dialer) log() hclog.Logger {
 	return d.Options.Logger
 }
 
-// wrongTransportFault returns why a server does not speak the transport that it was
-// spoken to in; nil: err does not say so.
+// wrongTransportFault returns the fault in err if that is the WrongTransportError of a transportConn; nil:
+// it is not.
 func wrongTransportFault(err error) *httpdial.Fault {
 	var s *streamclient.WrongTransportError
 	var l *sseclient.WrongTransportError
@@ -305,8 +321,8 @@ func wrongTransportFault(err error) *httpdial.Fault {
 	return nil
 }
 
-// handoffOf returns the session that is in err, the error of a transportConn that was
-// refused in mid-session; nil: there is none.
+// handoffOf returns the session to renew over another transport that is in err, the WrongTransportError of
+// a transportConn that was refused in mid-session; nil: there is none.
 func handoffOf(err error) *sessionstate.Handoff {
 	var s *streamclient.WrongTransportError
 	var l *sseclient.WrongTransportError

@@ -18,10 +18,10 @@ var (
 	ErrDuplicateID = errors.New("a request with this id is already in progress")
 )
 
-// maxQueuedMessages and maxQueuedBytes bound what may wait for Receive of what the server has said.
+// How much of what the server has said may wait for Receive.
 const (
-	maxQueuedMessages = 64
-	maxQueuedBytes    = 1 << 20 // one message of any size always fits
+	maxQueuedMessages = 64      // messages of the server that may wait for Receive
+	maxQueuedBytes    = 1 << 20 // bytes of the server's messages that may wait for Receive; one message of any size always fits
 )
 
 // A Base is the life of a Conn, and the queue of what its server has said. It must not
@@ -30,23 +30,23 @@ const (
 // A Conn ends in one of two ways: by Close, or by itself (End). Then Context is done, and
 // Receive returns why.
 type Base struct {
-	ctx          context.Context // see Context; the cause is ErrClosed, or the error of End
-	cancel       context.CancelCauseFunc
-	inbox        bridge.Inbox // what the server has said, for Receive
-	shutdownOnce sync.Once
+	ctx          context.Context         // done when the Conn has ended; the cause is ErrClosed, or the error of End
+	cancel       context.CancelCauseFunc // ends ctx
+	inbox        bridge.Inbox            // what the server has said, for Receive
+	shutdownOnce sync.Once               // lets Shutdown do its work once
 
-	mu     sync.Mutex     // is held for a moment only: a caller may hold locks of its own
+	mu     sync.Mutex     // guards closed; held for a moment only: a caller may hold locks of its own
 	closed bool           // Shutdown has begun
-	wg     sync.WaitGroup // of Go
+	wg     sync.WaitGroup // counts the goroutines of Go
 }
 
-// Init makes the Base ready for use.
+// Init makes the Base ready for use. It must be called first.
 func (b *Base) Init() {
 	b.inbox.MaxMessages, b.inbox.MaxBytes = maxQueuedMessages, maxQueuedBytes
 	b.ctx, b.cancel = context.WithCancelCause(context.Background())
 }
 
-// Context is done when the Conn has ended.
+// Context returns a context that is done when the Conn has ended.
 func (b *Base) Context() context.Context { return b.ctx }
 
 // Go runs f in a goroutine that Shutdown waits for. False: the Conn is closed, and f does not run.
@@ -60,7 +60,7 @@ func (b *Base) Go(f func()) bool {
 	return true
 }
 
-// Err returns why nothing may begin any more: because the Conn has ended, or ctx is done.
+// Err returns why nothing may begin any more: because the Conn has ended, or ctx is done. nil: it may.
 func (b *Base) Err(ctx context.Context) error {
 	if b.ctx.Err() != nil {
 		return context.Cause(b.ctx)
@@ -68,7 +68,8 @@ func (b *Base) Err(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Wait waits until ch is closed, or has something. The error is Err's.
+// Wait waits until ch is closed or has an element; or until ctx is done or the Conn has ended: then it
+// returns what Err says.
 func (b *Base) Wait(ctx context.Context, ch <-chan struct{}) error {
 	select {
 	case <-ch: // mostly so
@@ -100,9 +101,9 @@ func (b *Base) Deliver(ctx context.Context, m jsonrpc.Message) error { return b.
 // waiting.
 func (b *Base) DeliverSink() bridge.Sink { return &b.inbox }
 
-// QueueErrorResponse is Deliver for an error response to what Send was called with. It never calls
-// the Sink but leaves that to the goroutine of Receive, because the caller of Send may hold
-// locks. It returns ctx.Err().
+// QueueErrorResponse hands m to Receive, as Deliver does, if m is an error response to what Send of the
+// Conn was called with. It never calls the Sink but leaves that to the goroutine of Receive, because the
+// caller of Send may hold locks. It returns ctx.Err().
 func (b *Base) QueueErrorResponse(ctx context.Context, m jsonrpc.Message) error {
 	_ = b.inbox.Queue(ctx, m)
 	return ctx.Err()
@@ -134,7 +135,7 @@ func (b *Base) Shutdown(last func()) {
 // Slots bound how many goroutines of one kind there are: an element for each.
 type Slots chan struct{}
 
-// Acquire takes a slot, and waits for it. The error is Base.Err's.
+// Acquire takes a slot, and waits for one. The error is that of b.Err: ctx is done, or the Conn has ended.
 func (s Slots) Acquire(ctx context.Context, b *Base) error {
 	select {
 	case s <- struct{}{}:
@@ -150,7 +151,7 @@ func (s Slots) Acquire(ctx context.Context, b *Base) error {
 	return b.Err(ctx)
 }
 
-// TryAcquire takes a slot if there is one.
+// TryAcquire takes a slot if one is free, and reports whether it has.
 func (s Slots) TryAcquire() bool {
 	select {
 	case s <- struct{}{}:

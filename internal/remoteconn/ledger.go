@@ -28,7 +28,7 @@ type Call interface {
 type Ledger[C Call, S comparable] struct {
 	sync.Mutex
 
-	// State is guarded by the lock.
+	// State is what a new session would have to be told. It is guarded by the lock.
 	State sessionstate.State[S]
 
 	// InitializeGate is guarded by the lock, too. It is not nil while an initialize is on its way, and
@@ -36,8 +36,8 @@ type Ledger[C Call, S comparable] struct {
 	// meanwhile.
 	InitializeGate chan struct{}
 
-	calls           map[jsonrpc.ID]C // the requests in progress
-	clientCallCount int              // how many of them are the client's
+	calls           map[jsonrpc.ID]C // the requests in progress, by id
+	clientCallCount int              // how many of calls are the client's, and not the bridge's own
 }
 
 // RefusalOf says why the client's request m is not to be sent, by the rules that all transports
@@ -56,12 +56,13 @@ func (l *Ledger[C, S]) RefusalOf(m jsonrpc.Message, most int, open bool) (*httpd
 	return nil, nil
 }
 
-// TooManyRequestsFault is why a request is refused when as many are in progress as may be.
+// TooManyRequestsFault returns the fault of a request that is refused because as many are in progress as
+// may be.
 func TooManyRequestsFault() *httpdial.Fault {
 	return &httpdial.Fault{Reason: httpdial.ReasonTooManyRequests, Text: "too many requests in progress"}
 }
 
-// Add enters a call. The lock is held.
+// Add enters a call that is in progress from now on. The lock is held.
 func (l *Ledger[C, S]) Add(call C) {
 	if l.calls == nil {
 		l.calls = make(map[jsonrpc.ID]C)
@@ -75,7 +76,7 @@ func (l *Ledger[C, S]) Add(call C) {
 // Has reports whether call is in progress. The lock is held.
 func (l *Ledger[C, S]) Has(call C) bool { return l.calls[call.ID()] == call }
 
-// Remove takes a call out that is in progress. The lock is held.
+// Remove takes out a call, which is in progress, and calls its OnRemoved. The lock is held.
 func (l *Ledger[C, S]) Remove(call C) {
 	delete(l.calls, call.ID())
 	if !call.IsFromBridge() {
@@ -84,7 +85,7 @@ func (l *Ledger[C, S]) Remove(call C) {
 	call.OnRemoved()
 }
 
-// Select returns the calls in progress that are as wanted. The lock is held.
+// Select returns the calls in progress for which wanted returns true. The lock is held.
 func (l *Ledger[C, S]) Select(wanted func(C) bool) []C {
 	var some []C
 	for _, call := range l.calls {
@@ -107,8 +108,8 @@ func (l *Ledger[C, S]) CancelledCall(m jsonrpc.Message) (target C) {
 	return target
 }
 
-// ClaimByID takes out the call that a response with this id answers. False: there is no such
-// call (any more). It takes the lock.
+// ClaimByID takes out the call that a response with this id answers, so that the caller has to answer
+// it. False: there is no such call (any more). It takes the lock.
 func (l *Ledger[C, S]) ClaimByID(id jsonrpc.ID) (call C, ok bool) {
 	l.Lock()
 	defer l.Unlock()
@@ -118,7 +119,8 @@ func (l *Ledger[C, S]) ClaimByID(id jsonrpc.ID) (call C, ok bool) {
 	return call, ok
 }
 
-// ClaimCall is ClaimByID for a call at hand. False: somebody else has taken it out.
+// ClaimCall takes out a call, so that the caller has to answer it. False: somebody else has taken it out.
+// It takes the lock.
 func (l *Ledger[C, S]) ClaimCall(call C) bool {
 	l.Lock()
 	defer l.Unlock()
@@ -129,7 +131,8 @@ func (l *Ledger[C, S]) ClaimCall(call C) bool {
 	return true
 }
 
-// OpenInitializeGate lets the messages pass that have waited for gate, and closes it.
+// OpenInitializeGate closes gate, which lets the messages pass that have waited for it. InitializeGate is
+// nil then, unless it is another one. It takes the lock.
 func (l *Ledger[C, S]) OpenInitializeGate(gate chan struct{}) {
 	l.Lock()
 	defer l.Unlock()
@@ -156,8 +159,8 @@ func (l *Ledger[C, S]) NoteServerMessage(session S, m jsonrpc.Message) (jsonrpc.
 	return m, true
 }
 
-// RememberSetting keeps what a new session would have to be told as well, after m has succeeded.
-// False: there is no room for it.
+// RememberSetting keeps m, a request of the client that has succeeded, if a new session would have to be
+// told as well: a subscription or the log level. False: there is no room for it. It takes the lock.
 func (l *Ledger[C, S]) RememberSetting(m jsonrpc.Message) bool {
 	l.Lock()
 	defer l.Unlock()

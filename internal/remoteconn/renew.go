@@ -10,7 +10,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// restoreSettingsTimeout bounds how long subscriptions and the log level of a new session may take.
+// restoreSettingsTimeout bounds how long a new session may take to be told the client's subscriptions and
+// log level.
 const restoreSettingsTimeout = 10 * time.Second
 
 // A ReplacementSession is one that is to take the place of a lost one.
@@ -28,9 +29,9 @@ type ReplacementSession interface {
 
 // RenewalOptions is how a session is renewed.
 type RenewalOptions struct {
-	Server            string        // for texts
-	InitializeTimeout time.Duration // of initialize and initialized; 0: none
-	Log               hclog.Logger
+	Server            string        // names the server in texts
+	InitializeTimeout time.Duration // bounds initialize and notifications/initialized together; 0: no limit
+	Log               hclog.Logger  // is told of settings that fail
 }
 
 // RenewSession opens the new session s for the client. It sends the client's own initialize, with
@@ -56,7 +57,8 @@ func (l *Ledger[C, S]) RenewSession(ctx context.Context, s ReplacementSession, r
 	return nil
 }
 
-// initialize is the part of RenewSession up to the notification initialized.
+// initialize sends the messages initialize and initialized, which open the new session s, and calls
+// s.OnInitialized between them. A fault means that there is no session.
 func (l *Ledger[C, S]) initialize(ctx context.Context, s ReplacementSession, r RenewalOptions, initialize, initialized jsonrpc.Message) *httpdial.Fault {
 	if r.InitializeTimeout > 0 {
 		var cancel context.CancelFunc

@@ -8,21 +8,21 @@ import (
 	"sync"
 )
 
-// minKeptCapacity is for how many messages a Queue keeps memory in any case. It keeps memory
+// minKeptCapacity is for how many messages a Queue keeps the memory of its list in any case. It keeps that
 // for more messages only as long as so many come.
 const minKeptCapacity = 64
 
 // Queue holds the texts of messages until they are written. Any number of goroutines may send, one
 // takes.
 type Queue struct {
-	maxMessages, maxBytes int
+	maxMessages, maxBytes int           // with so many messages, or bytes, the Queue is full
 	ready                 chan struct{} // holds one element when something was queued, or the Queue was closed
 
-	mu          sync.Mutex
-	texts       [][]byte      // oldest first
-	queuedBytes int           // of texts
-	closeErr    error         // why nothing is queued any more
-	roomFreed   chan struct{} // is closed when there may be room, or no more ever; nil: nobody waits for it
+	mu          sync.Mutex    // guards what follows
+	texts       [][]byte      // the messages that wait, oldest first
+	queuedBytes int           // how many bytes texts have
+	closeErr    error         // the error of Send after Close; nil: the Queue is open
+	roomFreed   chan struct{} // closed when there may be room, or never will be; nil: nobody waits for that
 }
 
 // New returns a Queue that is full when it holds so many messages, or bytes. What it
@@ -48,14 +48,15 @@ func (q *Queue) Send(ctx context.Context, text []byte) error {
 	}
 }
 
-// TrySend is Send where that needs no waiting; false: nothing was done.
+// TrySend queues the text of a message if the Queue is neither full nor closed; false: nothing was done.
 func (q *Queue) TrySend(text []byte) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.putLocked(text)
 }
 
-// put queues a text. If there is no room, it returns a channel that is closed when there may be.
+// put queues a text. If room is not nil, the Queue is full and nothing was done: room is closed when there
+// may be some. The error is that of Close.
 func (q *Queue) put(text []byte) (room <-chan struct{}, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -70,6 +71,7 @@ func (q *Queue) put(text []byte) (room <-chan struct{}, err error) {
 	return q.roomFreed, nil
 }
 
+// putLocked does the work of TrySend; the lock is held.
 func (q *Queue) putLocked(text []byte) (taken bool) {
 	if q.closeErr != nil || q.queuedBytes >= q.maxBytes || len(q.texts) >= q.maxMessages {
 		return false
@@ -108,8 +110,8 @@ func (q *Queue) Len() int {
 	return len(q.texts)
 }
 
-// Close makes Send return err, and TrySend false. What waits can still be taken. Only the
-// first Close counts; nil is io.ErrClosedPipe.
+// Close makes Send return err, and TrySend false, from now on. What waits can still be taken. Only the
+// first Close counts; a nil err stands for io.ErrClosedPipe.
 func (q *Queue) Close(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -123,7 +125,7 @@ func (q *Queue) Close(err error) {
 	q.signalReady()
 }
 
-// wakeSenders wakes those who wait for room.
+// wakeSenders lets those look again who wait in Send for room. The lock is held.
 func (q *Queue) wakeSenders() {
 	if q.roomFreed != nil {
 		close(q.roomFreed)
@@ -131,6 +133,7 @@ func (q *Queue) wakeSenders() {
 	}
 }
 
+// signalReady puts an element into ready, unless there is one.
 func (q *Queue) signalReady() {
 	select {
 	case q.ready <- struct{}{}:

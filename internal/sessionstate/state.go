@@ -11,25 +11,29 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// How many open requests of the server are noted, and how many subscriptions of the client are kept.
+// Bounds on what a State holds.
 const (
-	maxServerRequests = 1024
-	maxSubscriptions  = 4096
+	maxServerRequests = 1024 // how many requests of the server that the client has not answered are noted
+	maxSubscriptions  = 4096 // how many subscriptions of the client are kept
 )
 
 // State is what one client knows of its sessions; S is one of them. The zero State is
 // that of a client that has not begun. A lock of the State's owner guards it.
 type State[S comparable] struct {
-	// What the client has sent last to open its session. Without InitializeRequest
-	// there is none to renew. InitializedNotification may be missing.
-	InitializeRequest, InitializedNotification jsonrpc.Message
+	// InitializeRequest is the initialize with which the client has opened its session; zero: there is no
+	// session to renew.
+	InitializeRequest jsonrpc.Message
+
+	// InitializedNotification is the notifications/initialized that the client has sent after
+	// InitializeRequest; zero: it has sent none yet.
+	InitializedNotification jsonrpc.Message
 
 	// InitializeSucceeded says that the client has got a result for its InitializeRequest: it
 	// takes the session for granted, and may not initialize again in it (LE16).
 	InitializeSucceeded bool
 
-	setLevelRequest   jsonrpc.Message            // logging/setLevel
-	subscribeRequests map[string]jsonrpc.Message // resources/subscribe, by URI
+	setLevelRequest   jsonrpc.Message            // the client's last logging/setLevel; zero: none
+	subscribeRequests map[string]jsonrpc.Message // the client's resources/subscribe, by the URI as raw JSON
 
 	serverRequests map[jsonrpc.ID]serverRequest[S] // the server's requests, by the id that the client knows
 	lastBridgeID   int64                           // the number in the last id that nextBridgeID has returned
@@ -37,7 +41,7 @@ type State[S comparable] struct {
 
 // serverRequest is a request of the server that the client has not answered.
 type serverRequest[S comparable] struct {
-	session  S
+	session  S          // in which the server has sent the request
 	serverID jsonrpc.ID // the id that the server knows
 }
 
@@ -159,8 +163,8 @@ func (s *State[S]) ForgetCancelled(session S, m jsonrpc.Message) jsonrpc.Message
 	return m
 }
 
-// RouteResponse returns the session whose request the client answers with m, and m with
-// the id that the server knows. false: no such request is noted.
+// RouteResponse returns the session whose request the client answers with m, and m with the id that the
+// server knows, and forgets the request. false: no such request is noted.
 func (s *State[S]) RouteResponse(m jsonrpc.Message) (session S, answer jsonrpc.Message, ok bool) {
 	id, a, ok := jsonrpc.Find(s.serverRequests, m.ID())
 	if !ok {
@@ -194,16 +198,17 @@ type Handoff struct {
 	// one transport or another.
 	RefusedRenewals int
 
-	initializeSucceeded     bool
-	initializeRequest       jsonrpc.Message
-	initializedNotification jsonrpc.Message
-	setLevelRequest         jsonrpc.Message
-	subscribeRequests       map[string]jsonrpc.Message
-	serverRequestIDs        map[jsonrpc.ID]jsonrpc.ID // ids of the server's requests: from those that the client knows to the server's
-	lastBridgeID            int64
+	initializeSucceeded     bool                       // State.InitializeSucceeded
+	initializeRequest       jsonrpc.Message            // State.InitializeRequest
+	initializedNotification jsonrpc.Message            // State.InitializedNotification
+	setLevelRequest         jsonrpc.Message            // the client's last logging/setLevel; zero: none
+	subscribeRequests       map[string]jsonrpc.Message // the client's resources/subscribe, by the URI as raw JSON
+	serverRequestIDs        map[jsonrpc.ID]jsonrpc.ID  // the server's requests that the client has not answered: from the id that the client knows to the server's
+	lastBridgeID            int64                      // the number in the last id of a request of the bridge's own
 }
 
-// Handoff returns what AdoptHandoff needs; refused is its RefusedRenewals.
+// Handoff returns what AdoptHandoff of another State needs to go on with this one; refused becomes its
+// RefusedRenewals.
 func (s *State[S]) Handoff(refused int) *Handoff {
 	e := &Handoff{
 		RefusedRenewals:         refused,

@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// outputDrainedFunc asks the kernel (tcp(7), unix(7): SIOCOUTQ).
+// outputDrainedFunc returns the function of OutputDrainedFunc: it asks the kernel how much of what was
+// written to raw the peer has not taken (tcp(7), unix(7): SIOCOUTQ).
 func outputDrainedFunc(raw syscall.RawConn) func() bool {
 	return func() bool {
 		taken := false
@@ -20,7 +21,8 @@ func outputDrainedFunc(raw syscall.RawConn) func() bool {
 	}
 }
 
-// peerClosedFunc asks the kernel (poll(2): POLLRDHUP, POLLHUP).
+// peerClosedFunc returns the function of PeerClosedFunc: it asks the kernel whether the peer of raw has
+// closed the connection or its direction of it (poll(2): POLLRDHUP, POLLHUP).
 func peerClosedFunc(raw syscall.RawConn) func() error {
 	return func() error {
 		known := net.ErrClosed
