@@ -30,8 +30,8 @@ func ByEra(legacy, modern Handler) Handler {
 	})
 }
 
-// newEraSplit waits for the client's first message, and returns the split that begins with it; nil: there
-// is no message, and err is what the Handler returns.
+// newEraSplit waits for the client's first message, and returns the eraSplit that begins with it. s is nil if there is
+// none: err is then what the Handler returns.
 func newEraSplit(ctx context.Context, client Conn, legacy, modern Handler) (s *eraSplit, err error) {
 	first, err := First(ctx, client)
 	if err != nil {
@@ -51,7 +51,7 @@ func newEraSplit(ctx context.Context, client Conn, legacy, modern Handler) (s *e
 	return s, nil
 }
 
-// serve runs the Handlers. It needs little stack, like all on which a session waits.
+// serve runs the Handlers and returns their errors. It needs little stack, like all on which a session waits.
 func (s *eraSplit) serve() error {
 	defer s.end()
 	err := s.firstHalf.run()
@@ -60,7 +60,7 @@ func (s *eraSplit) serve() error {
 	return errors.Join(err, s.secondErr)
 }
 
-// end ends what the Handlers wait for.
+// end ends what the Handlers may still wait for, once both have returned.
 func (s *eraSplit) end() {
 	for i := range s.halves {
 		s.halves[i].endClosing()
@@ -69,48 +69,49 @@ func (s *eraSplit) end() {
 }
 
 const (
-	legacyHalf = iota
-	modernHalf
+	legacyHalf = iota // index in eraSplit.halves
+	modernHalf        // index in eraSplit.halves
 )
 
 // eraSplit shares one client's Conn between two Handlers. As long as only one of them is needed,
 // which mostly stays so, that Handler receives from the client itself. With the first message
 // for the other, a goroutine receives from the client for both, into an Inbox for each.
 type eraSplit struct {
-	client        Conn
-	parentCtx     context.Context    // ServeConn's
-	ctx           context.Context    // the Handlers'
-	cancel        context.CancelFunc // of ctx
-	secondHandler sync.WaitGroup     // the Handler that was started second
-	bothStarted   atomic.Bool        // both have been started; set under mu
+	client        Conn               // the Conn that is shared
+	parentCtx     context.Context    // that of ServeConn
+	ctx           context.Context    // what the Handlers get
+	cancel        context.CancelFunc // ends ctx
+	secondHandler sync.WaitGroup     // waits for the Handler that was started second
+	bothStarted   atomic.Bool        // both halves have a Handler; set under mu
 
-	receiver    sync.WaitGroup     // the Receive for both
-	stopReceive context.CancelFunc // ends the Receive for both; nil: there is none
+	receiver    sync.WaitGroup     // waits for the goroutine that receives from the client for both halves
+	stopReceive context.CancelFunc // ends that goroutine's Receive; nil: there is none
 
-	mu           sync.Mutex
-	halves       [2]eraClientConn              // by legacyHalf and modernHalf
-	firstHalf    *eraClientConn                // is set before the first Handler is started
-	openRequests map[jsonrpc.ID]*eraClientConn // requests in progress since there are both
-	clientErr    error                         // how the client has ended, if there are both; nil: it has not
-	closeReason  error                         // the first reason to close the client
-	secondErr    error                         // of the Handler that was started second
+	mu           sync.Mutex                    // guards the fields below
+	halves       [2]eraClientConn              // the one for legacy and the one for modern messages
+	firstHalf    *eraClientConn                // the one that the first message is for; set before its Handler is started
+	openRequests map[jsonrpc.ID]*eraClientConn // requests without an answer, and the half that each went to; nil until there are both
+	clientErr    error                         // how the Receive for both has ended; nil: it has not
+	closeReason  error                         // the first reason, not nil, that a half was closed with
+	secondErr    error                         // what the Handler has returned that was started second
 }
 
 // eraClientConn is one half of an eraSplit: the client's Conn as the Handler of one era sees it.
 type eraClientConn struct {
 	*eraSplit
-	handler    Handler
-	inbox      Inbox              // what the client sends to this half, once there are both
-	closing    context.Context    // done when it is closed, or its Handler has returned
+	handler    Handler            // serves the messages of this half's era
+	inbox      Inbox              // messages for this half; used once there are both
+	closing    context.Context    // done when this half takes nothing more: it was closed, or its Handler has returned
 	endClosing context.CancelFunc // ends closing
-	closed     atomic.Bool        // set under eraSplit.mu
-	started    bool               // under eraSplit.mu
+	closed     atomic.Bool        // this half takes nothing more; set under eraSplit.mu
+	started    bool               // this half has a Handler; under eraSplit.mu
 
-	// pending is what the client has sent, and the Handler has seen but not taken; nil: nothing.
-	pending *jsonrpc.Message // of its Receive
+	// pending is the message of the client that the Handler's Sink has seen and refused, so that it is offered again;
+	// nil: there is none. Used as long as there is one half.
+	pending *jsonrpc.Message
 }
 
-// run runs the Handler of this half, and then finishHandler.
+// run has the Handler of this half serve, and returns its error.
 func (h *eraClientConn) run() error {
 	err := h.handler.ServeConn(h.ctx, h)
 	h.finishHandler()
@@ -128,8 +129,8 @@ func (h *eraClientConn) finishHandler() {
 	}
 }
 
-// stopReceiving makes the half take nothing any more, and refuses the requests in its Inbox. why
-// is the reason to close the client. last: the other half takes nothing either.
+// stopReceiving makes the half take nothing more, and answers the requests in its Inbox with an error. why is the
+// reason to close the client; nil: none. last: the other half takes nothing any more either.
 func (h *eraClientConn) stopReceiving(why error) (last bool) {
 	h.mu.Lock()
 	h.closed.Store(true)
@@ -147,16 +148,16 @@ func (h *eraClientConn) stopReceiving(why error) (last bool) {
 	return last
 }
 
-// owesAnswer reports whether m is a request to this half that has no answer yet, if there are
-// both halves. A Handler may answer a request that it was offered and has not taken.
+// owesAnswer reports whether m is a request that went to this half and has no answer yet. A Handler may have answered
+// a request that it was offered and has not taken. It is false as long as there is one half.
 func (h *eraClientConn) owesAnswer(m *jsonrpc.Message) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return m.Kind() == jsonrpc.Request && h.openRequests[m.ID()] == h
 }
 
-// endOtherHalf lets the other half end, too, unless it is about to, and reports
-// whether there is nothing to end. It is called with mu held.
+// endOtherHalf is called when this half has ended: it cancels the context of the other's Handler, unless the client's
+// end of input ends that anyway. last: the other has ended, or was never started. It is called with mu held.
 func (h *eraClientConn) endOtherHalf() (last bool) {
 	for i := range h.halves {
 		if o := &h.halves[i]; o.started && !o.closed.Load() {
@@ -169,7 +170,7 @@ func (h *eraClientConn) endOtherHalf() (last bool) {
 	return true
 }
 
-// refuse answers a request that no Handler takes any more. Other messages it ignores.
+// refuse answers a request that no Handler takes any more with an error. It does nothing for other messages.
 func (h *eraClientConn) refuse(m jsonrpc.Message) {
 	if m.Kind() != jsonrpc.Request {
 		return
@@ -183,7 +184,7 @@ func (h *eraClientConn) refuse(m jsonrpc.Message) {
 	_ = h.client.Send(ctx, jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, text, data))
 }
 
-// route returns the half that a message is for. It is called with mu held, or by who
+// route returns the half that a message of the client is for (see ByEra). It is called with mu held, or by who
 // receives from the client, as long as there is one half.
 func (s *eraSplit) route(m *jsonrpc.Message) *eraClientConn {
 	legacy, modern := &s.halves[legacyHalf], &s.halves[modernHalf]
@@ -203,7 +204,8 @@ func (s *eraSplit) route(m *jsonrpc.Message) *eraClientConn {
 	return modern
 }
 
-// Receive implements Conn.
+// Receive implements Conn: it hands on the client's messages for this half. A first message for the other half starts
+// that.
 func (h *eraClientConn) Receive(ctx context.Context, sink Sink) error {
 	if !h.bothStarted.Load() {
 		err := h.client.Receive(ctx, &halfSink{eraClientConn: h, sink: sink})
@@ -219,7 +221,7 @@ func (h *eraClientConn) Receive(ctx context.Context, sink Sink) error {
 	return h.receiveOwn(ctx, sink)
 }
 
-// receiveOwn is Receive once there are both halves.
+// receiveOwn is Receive once there are both halves: it takes from the half's Inbox.
 //
 //go:noinline
 func (h *eraClientConn) receiveOwn(ctx context.Context, sink Sink) error {
@@ -241,15 +243,17 @@ func (h *eraClientConn) receiveOwn(ctx context.Context, sink Sink) error {
 	return err
 }
 
-var errOtherEra = errors.New("a message of the other era") // ends the Receive of a half that is alone
+// errOtherEra ends the Receive of a half that is alone, at a message for the other half.
+var errOtherEra = errors.New("a message of the other era")
 
-// halfSink passes on what the client sends to the one half that there is. A message for the
-// other half ends the Receive.
+// halfSink is the Sink of the client's Receive while there is one half: it passes on what is for that half. A message
+// for the other half ends the Receive.
 type halfSink struct {
 	*eraClientConn
-	sink Sink // of the half's Receive
+	sink Sink // of the half's Handler
 }
 
+// TrySend implements Sink.
 func (s *halfSink) TrySend(m jsonrpc.Message) bool {
 	if s.closed.Load() || s.route(&m) != s.eraClientConn || !s.sink.TrySend(m) {
 		return false
@@ -258,6 +262,7 @@ func (s *halfSink) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
+// Send implements Sink. Its error for a message of the other half is errOtherEra.
 func (s *halfSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if s.closed.Load() || s.route(&m) != s.eraClientConn {
 		return errOtherEra
@@ -271,31 +276,32 @@ func (s *halfSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// noteTaken forgets the message that was pending.
+// noteTaken forgets the pending message: the Handler has taken it.
 func (s *halfSink) noteTaken() {
 	if s.pending != nil {
 		s.pending = nil
 	}
 }
 
-// watchedSink is a Sink whose Send a StallWatch makes.
+// watchedSink is a Sink whose Send goes by way of a StallWatch.
 type watchedSink struct {
 	Sink
-	watch *StallWatch
+	watch *StallWatch // makes the Sends
 }
 
+// Send implements Sink.
 func (s *watchedSink) Send(_ context.Context, m jsonrpc.Message) error {
 	return s.watch.Send(s.Sink, m)
 }
 
-// clientEndErr tells a StallWatch how the client has ended; nil: it has not.
+// clientEndErr returns how the client has ended, for a StallWatch; nil: it has not.
 func (s *eraSplit) clientEndErr() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.clientErr
 }
 
-// startOther starts the half that has no Handler yet, and what receives for both.
+// startOther starts the other half's Handler, and a goroutine that receives from the client for both.
 func (h *eraClientConn) startOther() {
 	o := &h.halves[legacyHalf]
 	if o == h {
@@ -328,8 +334,8 @@ func (h *eraClientConn) startOther() {
 	})
 }
 
-// stopReading ends the Receive for both, when nobody is to receive any more. It may be
-// called concurrently.
+// stopReading ends the goroutine that receives for both halves, if there is one, and waits for that. It may be called
+// concurrently.
 func (s *eraSplit) stopReading() {
 	if s.stopReceive != nil {
 		s.stopReceive()
@@ -337,10 +343,11 @@ func (s *eraSplit) stopReading() {
 	}
 }
 
-// splitSink is the Sink of the Receive for both halves.
+// splitSink is an eraSplit as the Sink of the Receive for both halves: it puts each message into the Inbox of its
+// half.
 type splitSink eraSplit
 
-// halfFor returns the half that a message is for, and notes it for a request. If the message is
+// halfFor returns the half that a message is for, and notes the half of a request in openRequests. If the message is
 // offered again, it returns the same half.
 func (r *splitSink) halfFor(m *jsonrpc.Message) *eraClientConn {
 	r.mu.Lock()
@@ -352,7 +359,8 @@ func (r *splitSink) halfFor(m *jsonrpc.Message) *eraClientConn {
 	return h
 }
 
-// noteTaken forgets the request that m, which was taken, cancels.
+// noteTaken is called with a message that was taken: if that is a cancellation, the request that it cancels is open no
+// more.
 func (r *splitSink) noteTaken(m *jsonrpc.Message) {
 	if m.Method() == ownmsg.Cancelled {
 		r.mu.Lock()
@@ -362,6 +370,7 @@ func (r *splitSink) noteTaken(m *jsonrpc.Message) {
 	}
 }
 
+// TrySend implements Sink.
 func (r *splitSink) TrySend(m jsonrpc.Message) bool {
 	if h := r.halfFor(&m); h.closed.Load() || !h.inbox.TrySend(m) {
 		return false
@@ -370,6 +379,7 @@ func (r *splitSink) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
+// Send implements Sink. A message for a half that takes nothing more is refused.
 func (r *splitSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	h := r.halfFor(&m)
 	err := h.inbox.Send(ctx, m)
@@ -384,7 +394,7 @@ func (r *splitSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// Send implements Conn.
+// Send implements Conn: it sends to the client, until this half is closed.
 func (h *eraClientConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if h.closed.Load() {
 		return io.ErrClosedPipe
@@ -402,7 +412,7 @@ func (h *eraClientConn) TrySend(m jsonrpc.Message) bool {
 	return h.client.TrySend(m)
 }
 
-// noteAnswered forgets a request that is being answered.
+// noteAnswered is called with each message for the client: a request that it answers is open no more.
 func (h *eraClientConn) noteAnswered(m *jsonrpc.Message) {
 	if h.bothStarted.Load() && m.Kind() == jsonrpc.Response {
 		h.mu.Lock()
@@ -411,7 +421,7 @@ func (h *eraClientConn) noteAnswered(m *jsonrpc.Message) {
 	}
 }
 
-// Close implements Conn. The client is closed when no half needs it any more.
+// Close implements Conn. It closes the client if the other half needs that no more either.
 func (h *eraClientConn) Close(reason error) error {
 	if !h.stopReceiving(reason) {
 		return nil

@@ -12,7 +12,7 @@ import (
 // lateAfter are the ages at which PendingCalls.OnLate is told of a call.
 var lateAfter = [...]time.Duration{10 * time.Second, 60 * time.Second}
 
-// lateCheckInterval is how often PendingCalls look for late calls while there are any calls.
+// lateCheckInterval is how often PendingCalls look for late calls, as long as there are any calls.
 const lateCheckInterval = 5 * time.Second
 
 // PendingCalls are the requests of clients that wait for their answers, in any number of
@@ -28,42 +28,44 @@ type PendingCalls struct {
 	// must not call methods of the PendingCalls or of the conversation. nil: nobody is told.
 	OnNotedEnd func(PendingCall)
 
-	lateChecks sync.WaitGroup // runs of reportLate that go on, or are to come
+	lateChecks sync.WaitGroup // waits for runs of reportLate that go on, or are to come
 
-	mu        sync.Mutex
-	calls     callList    // all that are not longLived
-	longLived callList    // subscriptions, and requests of servers
-	lateTimer *time.Timer // of the next reportLate; nil: none is to come
-	closed    bool
+	mu        sync.Mutex  // guards the fields below, and the entries in the lists
+	calls     callList    // clients' requests, but for subscriptions
+	longLived callList    // what may last: subscriptions, and requests of servers
+	lateTimer *time.Timer // calls reportLate; nil: none is set
+	closed    bool        // Close was called
 }
 
-// callList has calls in the order in which they came.
+// callList is a linked list of calls in the order in which they came.
 type callList struct {
+	// its ends; nil: it is empty
 	oldest, newest *pendingEntry
-	count          int
+	count          int // how many calls it has
 }
 
-// PendingCall is a call that waits for its answer.
+// PendingCall is a request of a client or a server that waits for its answer.
 type PendingCall struct {
-	Ctx      context.Context // of the conversation
-	Method   string
-	ID       jsonrpc.ID // of a client's request: as the client spells it; of a server's: as the client is asked
-	ByServer bool       // the server has asked the client
-	Since    time.Time
-	Note     any // what Visit has noted; nil: nothing
+	Ctx      context.Context // the context of the conversation that it belongs to
+	Method   string          // its method
+	ID       jsonrpc.ID      // its id, as whoever has asked spells it
+	ByServer bool            // a server has asked its client; false: a client its server
+	Since    time.Time       // when the bridge has got it
+	Note     any             // what the function given to Visit has returned for it last; nil: nothing
 }
 
-// pendingEntry is a PendingCall in a callList. It is entered once at most.
+// pendingEntry is a PendingCall in a callList. It is entered once at most, and must not move meanwhile.
 type pendingEntry struct {
 	PendingCall
-	canceller   canceller     // who can cancel it; nil: nobody
-	list        *callList     // nil: it was not entered, or has ended
-	lateReports int           // how many of lateAfter OnLate was told of
-	prev, next  *pendingEntry // in list
+	canceller   canceller // who can cancel it; nil: nobody
+	list        *callList // the list that it is in; nil: in none
+	lateReports int       // how many times OnLate was told of it
+	// the call before, and the one after it, in list; nil: none
+	prev, next *pendingEntry
 }
 
-// CountAndOldest returns how many calls wait for an answer, without what may last, and since
-// when the oldest one does; zero: there is none.
+// CountAndOldest returns how many requests of clients wait for an answer, subscriptions not counted, and since when
+// the oldest one does; zero: there is none.
 func (c *PendingCalls) CountAndOldest() (n int, oldest time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,9 +75,10 @@ func (c *PendingCalls) CountAndOldest() (n int, oldest time.Time) {
 	return c.calls.count, oldest
 }
 
-// Visit calls visit with each call in progress, and then with what may last, the oldest of each first. What visit
-// returns is noted with it, unless that is nil. visit must not call methods of PendingCalls, and a call does not end
-// meanwhile: its answer has not been passed on, and is not until visit has returned.
+// Visit calls visit with each request of a client, and then with each call that may last (subscriptions, requests of
+// servers), the oldest of each first. What visit returns is kept as the call's Note, unless it is nil. visit must not
+// call methods of PendingCalls, and a call does not end meanwhile: its answer has not been passed on, and is not until
+// Visit has returned.
 func (c *PendingCalls) Visit(visit func(PendingCall) (note any)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,9 +91,9 @@ func (c *PendingCalls) Visit(visit func(PendingCall) (note any)) {
 	}
 }
 
-// Cancel cancels the calls in progress of which match says so, and subscriptions: their servers are told, and
-// their clients get an error, or the end of the subscription. It returns how many those are. An initialize
-// cannot be cancelled. match must not call methods of PendingCalls.
+// Cancel cancels those requests of clients, subscriptions included, for which match is true: the servers are told, and
+// the clients get an error, or the end of the subscription. It returns how many it has cancelled. An initialize, and a
+// request of a server, cannot be cancelled. match must not call methods of PendingCalls.
 func (c *PendingCalls) Cancel(match func(PendingCall) bool) (n int) {
 	type found struct {
 		canceller canceller
@@ -114,10 +117,12 @@ func (c *PendingCalls) Cancel(match func(PendingCall) bool) (n int) {
 	return n
 }
 
-// canceller cancels calls that it has entered; false: it has no such call any more.
+// canceller cancels a call that it has entered into PendingCalls, and answers it; false: it has no such call any more.
+// id is PendingCall.ID.
 type canceller interface{ cancelCall(id jsonrpc.ID) bool }
 
-// add enters a call as p, which is the caller's and must not move before remove. nil PendingCalls work.
+// add enters a call, whose fields it sets, as p, which is the caller's and must not move before remove. nil
+// PendingCalls do nothing.
 func (c *PendingCalls) add(ctx context.Context, p *pendingEntry, method string, id jsonrpc.ID) {
 	if c == nil {
 		return
@@ -136,6 +141,7 @@ func (c *PendingCalls) add(ctx context.Context, p *pendingEntry, method string, 
 	}
 }
 
+// add appends p.
 func (l *callList) add(p *pendingEntry) {
 	if p.prev = l.newest; p.prev != nil {
 		p.prev.next = p
@@ -146,6 +152,7 @@ func (l *callList) add(p *pendingEntry) {
 	l.count++
 }
 
+// remove takes p out.
 func (l *callList) remove(p *pendingEntry) {
 	if p.prev != nil {
 		p.prev.next = p.next
@@ -161,7 +168,8 @@ func (l *callList) remove(p *pendingEntry) {
 	l.count--
 }
 
-// remove takes a call out, if it is there. The answer is passed on afterwards (see Visit).
+// remove takes a call out, if it was entered, and tells OnNotedEnd of it. It is called before the answer is passed on
+// (see Visit).
 func (c *PendingCalls) remove(p *pendingEntry) {
 	if p.list == nil {
 		return
@@ -175,7 +183,8 @@ func (c *PendingCalls) remove(p *pendingEntry) {
 	}
 }
 
-// reportLate tells of the calls that are late by now, and looks again later if there are any calls.
+// reportLate tells OnLate of the calls that are late by now, and sets the timer for the next look if there are any
+// calls.
 func (c *PendingCalls) reportLate() {
 	defer c.lateChecks.Done()
 	for _, p := range c.dueLateReports(time.Now()) {
@@ -189,7 +198,7 @@ func (c *PendingCalls) reportLate() {
 	}
 }
 
-// dueLateReports returns the calls that OnLate is to be told of now, and counts them as told.
+// dueLateReports returns the calls that OnLate has to be told of now, and counts them as told.
 func (c *PendingCalls) dueLateReports(now time.Time) (all []PendingCall) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -202,7 +211,7 @@ func (c *PendingCalls) dueLateReports(now time.Time) (all []PendingCall) {
 	return all
 }
 
-// Close ends the search for late calls. When it returns OnLate is called no more.
+// Close ends the search for late calls. Once it has returned, OnLate is called no more.
 func (c *PendingCalls) Close() {
 	c.mu.Lock()
 	c.closed = true

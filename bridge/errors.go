@@ -8,17 +8,17 @@ import (
 
 // Why a client is not served, or no longer.
 var (
-	// ErrBusy says that as many clients as may be are being served.
+	// ErrBusy says that a client gets no place, because as many are being served as may be.
 	ErrBusy = ownmsg.ErrBusy
 
 	// ErrClosing is the cause of the end of a Handler's ctx when the bridge shuts down or
 	// was configured anew.
 	ErrClosing = ownmsg.ErrClosing
 
-	// ErrReclaimed is the cause of the end of a Handler's ctx when the client's place is
-	// another party's from now on: the session was idle, and its party holds more of them.
+	// ErrReclaimed is the cause of the end of a Handler's ctx when the client's place goes to another party: the
+	// session was idle, and its party has more places than the other.
 	ErrReclaimed = ownmsg.ErrReclaimed
 )
 
-// ErrSlow ends the Conn of a Mux whose client does not read what it is sent (D.2).
+// ErrSlow is the error with which a Mux ends the Conn of a client that does not read what it is sent (D.2).
 var ErrSlow = errors.New("the client does not read what it is sent")

@@ -53,11 +53,11 @@ func Exchange(ctx context.Context, client, server Conn, o PumpOptions) error {
 	return fmt.Errorf("client: %w", err)
 }
 
-// TrySend implements Sink: what an exchange does waits for the server.
+// TrySend implements Sink. It takes nothing: what an exchange does waits for the server.
 func (x *exchange) TrySend(jsonrpc.Message) bool { return false }
 
-// Send implements Sink: it serves the client's request, and then wants nothing more of
-// the client.
+// Send implements Sink: it does all of the exchange with the client's request, and then returns errExchanged, so that
+// nothing more is received.
 func (x *exchange) Send(ctx context.Context, request jsonrpc.Message) error {
 	x.hasRequest, x.ctx, x.id, x.method, x.isListen = true, ctx, request.ID(), request.Method(), request.Method() == ownmsg.Listen
 	if x.opts.RequestTimeout > 0 && !x.isListen {
@@ -72,13 +72,13 @@ func (x *exchange) Send(ctx context.Context, request jsonrpc.Message) error {
 	return errExchanged
 }
 
-// errExchanged ends a Receive from which the exchange wants nothing more. The Receive from the
-// client ends so although the request was served (see Conn.Receive): cancellationSink knows the
-// request when it comes again.
+// errExchanged is what a Sink of an exchange returns to end a Receive from which the exchange wants nothing more. For
+// the client's Conn the request counts as refused (see Conn.Receive), although it was served: cancellationSink knows
+// it when it comes again.
 var errExchanged = errors.New("exchanged")
 
-// serve hands the request to the server, and what comes back to the client. It returns what
-// became of the exchange; nil with inGrace set: that is still open.
+// serve hands the request to the server, and what comes back to the client. It returns what became of the exchange:
+// nil when it was answered or cancelled, but also, with inGrace set, when relayInGrace has to go on with it.
 func (x *exchange) serve(ctx context.Context, request jsonrpc.Message) error {
 	err := x.submit(ctx, request)
 	kind := request.Kind()
@@ -104,7 +104,7 @@ func (x *exchange) serve(ctx context.Context, request jsonrpc.Message) error {
 	return x.end(ctx.Err())
 }
 
-// submit hands the request to the server, which may take its time to do so.
+// submit sends the request to the server. The error is errTimeout if the server has not taken it by the deadline.
 func (x *exchange) submit(ctx context.Context, m jsonrpc.Message) error {
 	if ctx.Err() == nil && x.server.TrySend(m) {
 		return nil
@@ -121,49 +121,51 @@ func (x *exchange) submit(ctx context.Context, m jsonrpc.Message) error {
 	return err
 }
 
-// maxRenewableTimeout is the longest RequestTimeout that can be multiplied by maxTimeoutFactor.
+// maxRenewableTimeout is the longest RequestTimeout that can be multiplied by maxTimeoutFactor without overflow.
 const maxRenewableTimeout = (1<<63 - 1) / maxTimeoutFactor
 
-// exchange is an Exchange, and the Sink of its client.
+// exchange is one call of Exchange. It is the Sink of its client.
 type exchange struct {
-	client, server           Conn
-	opts                     PumpOptions
-	ctx                      context.Context // of the request
-	id                       jsonrpc.ID
-	method                   string
-	isListen                 bool
-	deadline, latestDeadline time.Time // of the answer; progress puts the first off, not beyond the second; zero: none
+	// the two sides
+	client, server Conn
+	opts           PumpOptions     // as given
+	ctx            context.Context // that of the client's Send with the request; before that, Exchange's
+	id             jsonrpc.ID      // the request's
+	method         string          // the request's
+	isListen       bool            // the request is subscriptions/listen
+	// deadline is when the answer is due; progress puts it off, but not beyond latestDeadline. Zero: there is none.
+	deadline, latestDeadline time.Time
 
-	clientCtx    context.Context // see clientContext; nil: it was not needed yet
-	endClientCtx func()          // ends clientCtx, and what watches ctx for it
+	clientCtx    context.Context // what clientContext returns; nil: it was not called yet
+	endClientCtx func()          // ends clientCtx, and waits for what watches ctx for it; nil: as clientCtx
 
-	pendingEntry pendingEntry // in opts.PendingCalls
-	outcome      atomic.Int32 // outcomeSettled or outcomeCancelled; 0: it is open
-	hasRequest   bool         // the client has sent it
-	inGrace      bool         // relayInGrace is to go on, for the ShutdownGrace
-	err          error        // what became of the exchange
+	pendingEntry pendingEntry // the request, in opts.PendingCalls
+	outcome      atomic.Int32 // outcomeSettled or outcomeCancelled; 0: it is not decided
+	hasRequest   bool         // the client has sent its request
+	inGrace      bool         // everything shuts down: relayInGrace is to go on
+	err          error        // what serve has returned
 
-	// Of fromServerSink, which the server's Conn calls: these calls do not overlap, and the
-	// Receive in which they are made comes back before the fields are looked at.
-	answered  bool  // the client was sent the answer
-	answerErr error // how that went
+	// answered: the client was sent the answer. Only fromServerSink sets it and answerErr, in the server's Receive,
+	// and they are looked at after that.
+	answered  bool
+	answerErr error // the error of that; nil: none
 }
 
 // What becomes of an exchange, which is decided once: the zero outcome says that it is open.
 const (
-	outcomeSettled   = iota + 1 // it is answered, or ends for another reason
-	outcomeCancelled            // by cancelCall
+	outcomeSettled   = iota + 1 // it is not cancelled any more: it is answered, or ends for another reason
+	outcomeCancelled            // cancelCall has cancelled it
 )
 
-// settle decides that the exchange is not cancelled; false: it is. In either case the call is in progress
-// no more: its answer comes next.
+// settle decides that the exchange is not cancelled, so that its answer may be sent; false: cancelCall was first. In
+// either case the call leaves opts.PendingCalls.
 func (x *exchange) settle() bool {
 	x.opts.PendingCalls.remove(&x.pendingEntry)
 	return x.outcome.CompareAndSwap(0, outcomeSettled) || x.outcome.Load() == outcomeSettled
 }
 
-// cancelCall implements canceller: it ends the Receive from the server, or the Send to it, after
-// which end has the client told.
+// cancelCall implements canceller: it cancels the request at the server, and closes the server's Conn, after which end
+// answers the client.
 func (x *exchange) cancelCall(jsonrpc.ID) bool {
 	if !x.outcome.CompareAndSwap(0, outcomeCancelled) {
 		return false
@@ -177,13 +179,13 @@ func (x *exchange) cancelCall(jsonrpc.ID) bool {
 
 // Why an exchange ends before the answer.
 var (
-	errTimeout    = errors.New("timed out")
-	errClientGone = errors.New("the client has gone")
-	errShutdown   = errors.New("shutting down")
+	errTimeout    = errors.New("timed out")           // the deadline has passed
+	errClientGone = errors.New("the client has gone") // nobody waits for the answer any more
+	errShutdown   = errors.New("shutting down")       // everything shuts down, and the answer has not come in time
 )
 
-// run relays until there is nothing left to do. It ends an exchange that gets no answer, unless
-// the ShutdownGrace begins now: then it sets inGrace.
+// run relays what comes from the server until the exchange is over, and returns what became of it. If it gets no
+// answer, it is ended (end). If everything shuts down, run sets inGrace instead and returns nil.
 func (x *exchange) run(ctx context.Context) error {
 	done, err := x.relayUntilDeadline(ctx)
 	switch {
@@ -198,8 +200,8 @@ func (x *exchange) run(ctx context.Context) error {
 	return x.end(ctx.Err())
 }
 
-// relayUntilDeadline receives from the server for as long as there is time. done says that there is
-// nothing left to do; otherwise err is why it has stopped.
+// relayUntilDeadline relays what comes from the server until there is nothing left to do (done; err is what became of
+// it), or the deadline has passed (errTimeout), or the server's Receive has ended with err.
 func (x *exchange) relayUntilDeadline(ctx context.Context) (done bool, err error) {
 	if x.deadline.IsZero() {
 		return x.relay(ctx)
@@ -215,8 +217,8 @@ func (x *exchange) relayUntilDeadline(ctx context.Context) (done bool, err error
 	return false, errTimeout
 }
 
-// relayInGrace goes on for the ShutdownGrace: nobody takes new requests any more, but this one
-// may be answered. Only the client itself can tell now whether it has gone.
+// relayInGrace goes on with an exchange for the ShutdownGrace: nobody takes new requests any more, but this one may be
+// answered. Meanwhile it receives from the client, which may cancel it. It returns what became of the exchange.
 func (x *exchange) relayInGrace(ctx context.Context) error {
 	why := context.Cause(ctx)
 	if x.opts.graceFor(why) <= 0 {
@@ -241,10 +243,9 @@ func (x *exchange) relayInGrace(ctx context.Context) error {
 	return x.end(err)
 }
 
-// clientContext returns the context of what the client is sent before the answer. It is done
-// with the request's, but when the bridge shuts down only after the ShutdownGrace and the
-// time that a last message may take: one that is just being written must not be broken off,
-// since nothing could be written after it.
+// clientContext returns the context of what the client is sent before the answer. It is done with the request's; but
+// when the bridge shuts down, only after the ShutdownGrace and the time that a last message may take. One that is just
+// being written must not be broken off, since nothing could be written after it.
 func (x *exchange) clientContext() context.Context {
 	if x.clientCtx != nil {
 		return x.clientCtx
@@ -271,17 +272,20 @@ func (x *exchange) clientContext() context.Context {
 	return ctx
 }
 
-// awaitClientGone waits until the client cancels the request or ends, or ctx is done.
+// awaitClientGone waits until the client cancels the request or its Conn ends, or ctx is done. It returns
+// errClientGone.
 func (x *exchange) awaitClientGone(ctx context.Context) error {
 	_ = x.client.Receive(ctx, (*cancellationSink)(x))
 	return errClientGone
 }
 
-// cancellationSink is the Sink that waits for the client to cancel the request.
+// cancellationSink is an exchange as the Sink that waits, in the ShutdownGrace, for the client to cancel the request.
 type cancellationSink exchange
 
+// TrySend implements Sink: it takes nothing.
 func (w *cancellationSink) TrySend(jsonrpc.Message) bool { return false }
 
+// Send implements Sink. It returns errClientGone for the cancellation of the request, and drops all else.
 func (w *cancellationSink) Send(_ context.Context, m jsonrpc.Message) error {
 	x := (*exchange)(w)
 	switch {
@@ -294,8 +298,8 @@ func (w *cancellationSink) Send(_ context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// relay passes on what comes from the server. done says that there is nothing
-// left to do; otherwise err is why it has stopped.
+// relay passes on what comes from the server until ctx is done or the client was answered. done says that it was; err
+// is then the error of that, otherwise why the Receive has ended.
 func (x *exchange) relay(ctx context.Context) (done bool, err error) {
 	err = x.server.Receive(ctx, (*fromServerSink)(x))
 	if x.answered {
@@ -304,11 +308,11 @@ func (x *exchange) relay(ctx context.Context) (done bool, err error) {
 	return false, err
 }
 
-// fromServerSink is the Sink of what comes from the server.
+// fromServerSink is an exchange as the Sink of what comes from its server.
 type fromServerSink exchange
 
-// TrySend answers the client in the goroutine that has brought the answer, if the client takes
-// it at once. The server's Conn is of no more use then: closing it ends the Receive.
+// TrySend implements Sink. It takes the answer, if the client takes that at once, in the goroutine that has brought
+// it. It closes the server's Conn then, of which nothing more is wanted: that ends the Receive.
 func (a *fromServerSink) TrySend(m jsonrpc.Message) bool {
 	if m.Kind() != jsonrpc.Response || m.ID() != a.id || a.answered || !(*exchange)(a).settle() || !a.client.TrySend(m) {
 		return false
@@ -318,8 +322,8 @@ func (a *fromServerSink) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
-// Send passes on a message of the server. It takes none when there is nothing left to do,
-// which ends the Receive.
+// Send implements Sink: it passes a message on to the client. It returns an error, which ends the Receive, once there
+// is nothing left to do.
 func (a *fromServerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	x := (*exchange)(a)
 	switch m.Kind() {
@@ -360,8 +364,9 @@ func (a *fromServerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// end ends an exchange that has no answer: it cancels the request at the server, or answers the
-// client with an error, or both. why is the reason.
+// end ends an exchange that gets no answer from the server, for the reason why: it cancels the request at the server,
+// or answers the client with an error (a subscription: with its result), or both. It returns what became of the
+// exchange.
 func (x *exchange) end(why error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), ownmsg.FinalSendTimeout)
 	defer cancel()
@@ -404,7 +409,7 @@ func (x *exchange) end(why error) error {
 	return errors.Join(why, x.client.Send(ctx, m))
 }
 
-// cancelAtServer tells the server that nobody waits for the answer any more.
+// cancelAtServer tells the server that nobody waits for the answer any more; why is a text.
 func (x *exchange) cancelAtServer(ctx context.Context, why string) {
 	m := ownmsg.Cancellation(x.id, why)
 	if err := x.server.Send(ctx, m); err != nil {
@@ -412,6 +417,7 @@ func (x *exchange) cancelAtServer(ctx context.Context, why string) {
 	}
 }
 
+// reportDropped tells opts.Dropped that m reaches nobody.
 func (x *exchange) reportDropped(m jsonrpc.Message, reason string) {
 	if x.opts.Dropped != nil {
 		x.opts.Dropped(m, reason)

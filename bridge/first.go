@@ -8,9 +8,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
 )
 
-// AwaitFirst returns a Handler that serves a client with h once it has said
-// something, and is done with one that says nothing for d: a connection alone
-// must not keep a server running, nor others out (admission.MarkUnused).
+// AwaitFirst returns a Handler that waits for a client's first message, and then has h serve it. It returns nil for a
+// client that says nothing for d: a connection alone must not keep a server running, nor others out
+// (admission.MarkUnused).
 func AwaitFirst(h Handler, d time.Duration) Handler {
 	return HandlerFunc(func(ctx context.Context, client Conn) error {
 		if silent, err := awaitFirst(ctx, client, d); silent || err != nil {
@@ -20,7 +20,8 @@ func AwaitFirst(h Handler, d time.Duration) Handler {
 	})
 }
 
-// awaitFirst waits until the client has said something. silent: it has not, and nothing has gone wrong.
+// awaitFirst waits for the client's first message, which stays the first. silent: none has come within d, and nothing
+// has gone wrong.
 func awaitFirst(ctx context.Context, client Conn, d time.Duration) (silent bool, err error) {
 	first, cancel := context.WithTimeout(ctx, d)
 	defer cancel()

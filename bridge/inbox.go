@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// defaultMaxMessages is how many messages wait in an Inbox whose MaxMessages is 0.
+// defaultMaxMessages is Inbox.MaxMessages by default.
 const defaultMaxMessages = 16
 
 // An Inbox is the bounded queue between those that bring messages and one receiver. As
@@ -21,39 +21,41 @@ const defaultMaxMessages = 16
 // Two locks: sendTurn is held while the receiver's Sink is called, mu while the fields are
 // looked at. sendTurn comes first; mu is never held across a call of anything.
 type Inbox struct {
-	// MaxMessages and MaxBytes bound what waits. 0 means 16 messages, and no bound of
-	// bytes. An Inbox in which nothing waits takes one message of any size.
+	// MaxMessages is how many messages may wait; 0: 16.
 	MaxMessages int
-	MaxBytes    int
+	// MaxBytes is how many bytes the messages that wait may have together; 0: any number. An Inbox in which nothing
+	// waits takes one message of any size.
+	MaxBytes int
 
-	sendTurn sync.Mutex
+	sendTurn sync.Mutex // held while the receiver's Sink is called
 
-	mu            sync.Mutex
-	queue         fifo.Queue[jsonrpc.Message]
-	queueMemory   [1]jsonrpc.Message // of queue, which mostly is enough
-	queuedBytes   int
-	taken         Load               // what the receiver has taken so far
-	offeringFirst bool               // the first of queue is being offered to sink
-	dropOffered   bool               // that one is to be dropped if sink does not take it
-	receiverIdle  bool               // Receive waits, so that others may call sink
-	sink          Sink               // of the Receive that goes on
-	cancelSend    context.CancelFunc // ends the ctx of sink.Send; nil: this Receive has not needed one yet
-	endErr        error              // how Receive ends once queue is empty; nil: it does not
-	abortErr      error              // how everything ends at once; nil: it does not
-	firstRefused  bool               // a Sink has refused the first message in Send
-	wakeup        chan struct{}      // holds one element when Receive has to look; nil: nobody has waited yet
-	room          chan struct{}      // is closed when there may be room, or no more ever; nil: nobody waits for it
-	low           lowMark            // see NotifyBelow
+	mu            sync.Mutex                  // guards the fields below
+	queue         fifo.Queue[jsonrpc.Message] // what waits; the first is also what is being offered
+	queueMemory   [1]jsonrpc.Message          // the first memory of queue, which mostly is enough
+	queuedBytes   int                         // how many bytes the messages in queue have
+	taken         Load                        // all that the receiver has taken from queue so far
+	offeringFirst bool                        // the first of queue is being offered to sink: it must stay there meanwhile
+	dropOffered   bool                        // that message was removed (Remove): it is dropped if sink does not take it
+	receiverIdle  bool                        // Receive waits for a message, so others may call sink
+	sink          Sink                        // that of the Receive which goes on; nil: none does
+	cancelSend    context.CancelFunc          // ends the ctx of a Send of sink, for Abort; nil: this Receive has needed no Send yet
+	endErr        error                       // how Receive ends once queue is empty (End); nil: End was not called
+	abortErr      error                       // how Receive and Send end at once (Abort); nil: Abort was not called
+	firstRefused  bool                        // Send of a Sink has refused the first message: the next Receive begins with it, even if its ctx is done
+	wakeup        chan struct{}               // holds one element when Receive has to look at the fields again; nil: there was no Receive yet
+	room          chan struct{}               // closed when there may be room, or will never be any more; nil: nobody waits for it
+	low           lowMark                     // what NotifyBelow was asked for
 }
 
-// Send implements Sink: it waits while there is no room. After End and Abort it
-// returns their error.
+// Send implements Sink: it queues m, or hands it to an idle receiver, and waits while there is no room. After End and
+// Abort it returns their error.
 func (b *Inbox) Send(ctx context.Context, m jsonrpc.Message) error { return b.wait(ctx, m, b.TrySend) }
 
-// Queue is Send that leaves the work to the receiver, as Put does.
+// Queue is Send, but never calls the receiver's Sink itself, as Put.
 func (b *Inbox) Queue(ctx context.Context, m jsonrpc.Message) error { return b.wait(ctx, m, b.Put) }
 
-// wait calls try until that has taken m.
+// wait calls try again and again, as room comes, until that has taken m, and returns nil. It gives up when ctx is
+// done, and after End and Abort.
 func (b *Inbox) wait(ctx context.Context, m jsonrpc.Message, try func(jsonrpc.Message) bool) error {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -83,8 +85,8 @@ func (b *Inbox) wait(ctx context.Context, m jsonrpc.Message, try func(jsonrpc.Me
 	}
 }
 
-// TrySend implements Sink. The receiver's Sink may be called in it, so the caller holds
-// no lock that this may need.
+// TrySend implements Sink: it queues m, or hands it to an idle receiver; false if there is no room, and after End and
+// Abort. It may call the receiver's Sink, so the caller holds no lock that this may need.
 func (b *Inbox) TrySend(m jsonrpc.Message) bool {
 	if !b.sendTurn.TryLock() { // whoever has it looks into the queue, or wakes who does
 		return b.Put(m)
@@ -104,7 +106,8 @@ func (b *Inbox) TrySend(m jsonrpc.Message) bool {
 	return b.Put(m)
 }
 
-// putBack puts what the receiver was offered, and has not taken, before all else: it is offered next.
+// putBack puts a message that the receiver was offered by TrySend, and has not taken, at the head of the queue,
+// whatever its room: it is offered next. false after Abort.
 func (b *Inbox) putBack(m jsonrpc.Message) (taken bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -117,8 +120,8 @@ func (b *Inbox) putBack(m jsonrpc.Message) (taken bool) {
 	return true
 }
 
-// Put is TrySend that leaves the work to the receiver, for callers that hold locks or
-// have other things to do.
+// Put is TrySend, but never calls the receiver's Sink itself: it is for callers that hold locks or have other things
+// to do.
 func (b *Inbox) Put(m jsonrpc.Message) (taken bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -129,8 +132,8 @@ func (b *Inbox) Put(m jsonrpc.Message) (taken bool) {
 	return true
 }
 
-// Add is Put that leaves it to the caller to call Wake, or Deliver, soon: when it has put
-// in all that there is, or has given back its locks.
+// Add is Put, but does not wake the receiver either: the caller calls Wake, or Deliver, when it has put in all that
+// there is, or has given back its locks.
 func (b *Inbox) Add(m jsonrpc.Message) (taken bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -150,7 +153,7 @@ func (b *Inbox) add(m jsonrpc.Message) (taken bool) {
 	return true
 }
 
-// Wake has the receiver look at what was added.
+// Wake has the receiver's goroutine look at what Add has put in.
 func (b *Inbox) Wake() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -161,8 +164,8 @@ func (b *Inbox) Wake() {
 // goes on: the caller's goroutine has work of its own, and others may add messages without end.
 const maxInlineMessages = 32
 
-// Deliver is Wake by a goroutine that is ready to do the receiver's work, and holds no
-// lock that the receiver's Sink may need.
+// Deliver is Wake for a caller that is ready to do the receiver's work in its own goroutine, and holds no lock that
+// the receiver's Sink may need.
 func (b *Inbox) Deliver() {
 	if !b.sendTurn.TryLock() {
 		b.Wake()
@@ -187,8 +190,8 @@ func (b *Inbox) Deliver() {
 	}
 }
 
-// nextInline returns the first message and who is to take it; none: there is none, or
-// the receiver is busy and will look itself.
+// nextInline begins to offer the first message, and returns it with the Sink that is to take it. sink is nil if there
+// is no message, or if the receiver is busy and will look itself.
 func (b *Inbox) nextInline() (m jsonrpc.Message, sink Sink) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -203,8 +206,8 @@ func (b *Inbox) nextInline() (m jsonrpc.Message, sink Sink) {
 	return b.queue.Rest()[0], b.sink
 }
 
-// End says that nothing more comes. Receive returns err once it has handed on what waits; nil
-// stands for io.ErrClosedPipe.
+// End says that nothing more comes. Receive returns err once it has handed on what waits, and Send returns it at once;
+// nil stands for io.ErrClosedPipe.
 func (b *Inbox) End(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -215,12 +218,11 @@ func (b *Inbox) End(err error) {
 	b.wakeSenders()
 }
 
-// Abort drops what waits, and makes Receive and Send return err; nil stands for
-// io.ErrClosedPipe. Its caller may be the Sink.
+// Abort drops what waits, and makes Receive and Send return err, a Send of the receiver's Sink that goes on included;
+// nil stands for io.ErrClosedPipe. It may be called by the Sink.
 func (b *Inbox) Abort(err error) { b.abort(err) }
 
-// abort is Abort. It returns what was dropped, but for the message that the Sink is being
-// offered.
+// abort is Abort. It returns what was dropped, without a message that the Sink was just being offered.
 func (b *Inbox) abort(err error) (dropped []jsonrpc.Message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -241,6 +243,7 @@ func (b *Inbox) abort(err error) (dropped []jsonrpc.Message) {
 	return dropped
 }
 
+// errOrClosed returns err, or io.ErrClosedPipe in the place of nil.
 func errOrClosed(err error) error {
 	if err == nil {
 		return io.ErrClosedPipe
@@ -248,7 +251,7 @@ func errOrClosed(err error) error {
 	return err
 }
 
-// Receive does what Conn.Receive promises.
+// Receive hands the messages to sink, as Conn.Receive does: it ends with the error of End, Abort, ctx or sink.
 func (b *Inbox) Receive(ctx context.Context, sink Sink) error {
 	b.beginReceive(sink)
 	h := delivery{inbox: b, sink: sink}
@@ -269,8 +272,8 @@ func (b *Inbox) Receive(ctx context.Context, sink Sink) error {
 	}
 }
 
-// beginReceive begins a Receive. It has the lock sendTurn until the delivery's end, but not
-// while it is idle.
+// beginReceive notes the Sink of a Receive, and takes sendTurn for it. The delivery's end gives sendTurn back, and so
+// does Receive while it is idle.
 func (b *Inbox) beginReceive(sink Sink) {
 	b.sendTurn.Lock()
 	b.mu.Lock()
@@ -281,17 +284,17 @@ func (b *Inbox) beginReceive(sink Sink) {
 	}
 }
 
-// delivery hands on the messages of one Receive.
+// delivery is the part of one Receive of an Inbox that calls the Sink.
 type delivery struct {
-	inbox *Inbox
-	sink  Sink
+	inbox *Inbox // whose messages
+	sink  Sink   // who takes them
 
-	ctx  context.Context // of the sink's Send, which Abort ends; nil: none was needed yet
-	stop func()          // ends ctx
+	ctx  context.Context // that of the sink's Sends, which Abort ends too; nil: there was no Send yet
+	stop func()          // ends ctx; nil: as ctx
 }
 
-// deliverFirst hands on the first message; idle: there is none yet. It is no part of Receive, because a
-// goroutine that waits there should need little stack: there are as many as there are sessions.
+// deliverFirst has the sink take the first message, and waits for that; idle: there is none yet. It is no part of
+// Receive, because a goroutine that waits there should need little stack: there are as many as there are sessions.
 //
 //go:noinline
 func (h *delivery) deliverFirst(ctx context.Context) (idle bool, err error) {
@@ -315,7 +318,7 @@ func (h *delivery) deliverFirst(ctx context.Context) (idle bool, err error) {
 	return false, h.inbox.sendFirst(h.ctx, h.sink, m)
 }
 
-// end ends the Receive that beginReceive has begun.
+// end ends the Receive: it gives sendTurn back.
 func (h *delivery) end() {
 	if h.stop != nil {
 		h.stop()
@@ -323,8 +326,8 @@ func (h *delivery) end() {
 	h.inbox.sendTurn.Unlock()
 }
 
-// next returns the first message, which stays in the queue; none and no error: there is
-// nothing to do yet, and receiverIdle is set.
+// next begins to offer the first message, which stays in the queue, and returns it. The zero message without an error:
+// there is nothing to do yet, and receiverIdle is set. The error is how Receive ends.
 func (b *Inbox) next(ctx context.Context) (m jsonrpc.Message, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -350,7 +353,7 @@ func (b *Inbox) next(ctx context.Context) (m jsonrpc.Message, err error) {
 	return m, err
 }
 
-// cancelOnAbort makes Abort call cancel, until stop is called. stop calls cancel, too.
+// cancelOnAbort has Abort call cancel, until stop is called. stop calls cancel as well.
 func (b *Inbox) cancelOnAbort(cancel context.CancelFunc) (stop func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -366,7 +369,8 @@ func (b *Inbox) cancelOnAbort(cancel context.CancelFunc) (stop func()) {
 	}
 }
 
-// sendFirst has sink take m, the first message, and waits for that.
+// sendFirst has sink take m, the first message, waits for that, and takes m out of the queue. The error is how Receive
+// ends.
 func (b *Inbox) sendFirst(ctx context.Context, sink Sink, m jsonrpc.Message) error {
 	err := sink.Send(ctx, m)
 	b.mu.Lock()
@@ -384,15 +388,14 @@ func (b *Inbox) sendFirst(ctx context.Context, sink Sink, m jsonrpc.Message) err
 	return err
 }
 
-// removeOffered is removeOfferedLocked for who does not hold mu.
+// removeOffered takes the first message, which the receiver has taken, out of the queue, unless Abort has done so.
 func (b *Inbox) removeOffered() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.removeOfferedLocked()
 }
 
-// removeOfferedLocked takes the first message, which the receiver has taken, out of the queue,
-// unless Abort has done so.
+// removeOfferedLocked is removeOffered with mu held.
 func (b *Inbox) removeOfferedLocked() {
 	if b.abortErr != nil {
 		return
@@ -403,7 +406,8 @@ func (b *Inbox) removeOfferedLocked() {
 	b.taken.Bytes += m.Size()
 }
 
-// pop takes the first message out, and tells those that wait for room.
+// pop takes the first message out of the queue and returns it, and tells those that wait for room. It is called with
+// mu held.
 func (b *Inbox) pop() jsonrpc.Message {
 	m := b.queue.Pop()
 	b.queuedBytes -= m.Size()
@@ -412,8 +416,8 @@ func (b *Inbox) pop() jsonrpc.Message {
 	return m
 }
 
-// endOffer ends the offer of the first message, if there is one: that stays the
-// first, unless it was removed meanwhile. It reports whether it was.
+// endOffer ends the offer of the first message, if there is one, which was not taken: it stays the first, unless
+// Remove has removed it meanwhile. It reports whether Remove has. It is called with mu held.
 func (b *Inbox) endOffer() (removed bool) {
 	removed = b.dropOffered
 	if removed && b.abortErr == nil {
@@ -423,15 +427,16 @@ func (b *Inbox) endOffer() (removed bool) {
 	return removed
 }
 
-// isOfferedRemoved reports whether the message that sink has not taken at once was removed
-// meanwhile. If not it is still offered.
+// isOfferedRemoved reports whether the message that sink has not taken at once was removed meanwhile (Remove); it is
+// gone then. If not, it is still being offered.
 func (b *Inbox) isOfferedRemoved() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.dropOffered && b.endOffer()
 }
 
-// endErrLocked returns why nothing more is put in; nil: more may be. It is called with mu held.
+// endErrLocked returns why nothing more may be put in, the error of Abort or End; nil: more may. It is called with mu
+// held.
 func (b *Inbox) endErrLocked() error {
 	if b.abortErr != nil {
 		return b.abortErr
@@ -439,7 +444,7 @@ func (b *Inbox) endErrLocked() error {
 	return b.endErr
 }
 
-// hasRoom reports whether MaxMessages and MaxBytes allow m, too. It is called with mu held.
+// hasRoom reports whether m may be queued beside what waits, by MaxMessages and MaxBytes. It is called with mu held.
 func (b *Inbox) hasRoom(m jsonrpc.Message) bool {
 	most := b.MaxMessages
 	if most == 0 {
@@ -449,7 +454,8 @@ func (b *Inbox) hasRoom(m jsonrpc.Message) bool {
 	return n < most && (n == 0 || b.MaxBytes == 0 || b.queuedBytes+m.Size() <= b.MaxBytes)
 }
 
-// noteRemoval tells those that wait for room that less is in the queue.
+// noteRemoval is called when the queue has become shorter: those that wait for room look again, and NotifyBelow's
+// channel is told if it is time. mu is held.
 func (b *Inbox) noteRemoval() {
 	b.wakeSenders()
 	if b.low.notify != nil && b.low.isReached(b.waiting()) {
@@ -457,7 +463,7 @@ func (b *Inbox) noteRemoval() {
 	}
 }
 
-// wakeSenders wakes those that wait for room.
+// wakeSenders has those that wait for room look again. mu is held.
 func (b *Inbox) wakeSenders() {
 	if b.room != nil {
 		close(b.room)
@@ -465,14 +471,14 @@ func (b *Inbox) wakeSenders() {
 	}
 }
 
-// wakeReceiver makes Receive look.
+// wakeReceiver has Receive look at the fields again. mu is held.
 func (b *Inbox) wakeReceiver() {
 	if b.wakeup != nil {
 		signal(b.wakeup)
 	}
 }
 
-// signal puts an element into c, unless there is one.
+// signal puts an element into c, unless c is full.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -8,37 +8,39 @@ import (
 // may wait, and for how long.
 
 // Load is an amount of messages.
-type Load struct{ Messages, Bytes int }
+type Load struct{ Messages, Bytes int } // how many messages, and how many bytes they have together
 
-// Waiting returns what waits. A message that is being offered to the receiver waits, too.
+// Waiting returns how much waits. A message that is being offered to the receiver counts.
 func (b *Inbox) Waiting() Load {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.waiting()
 }
 
+// waiting is Waiting with mu held.
 func (b *Inbox) waiting() Load { return Load{b.queue.Len(), b.queuedBytes} }
 
-// Taken returns what the receiver has taken so far.
+// Taken returns how much the receiver has taken from the queue so far; what it was handed without being queued does
+// not count.
 func (b *Inbox) Taken() Load {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.taken
 }
 
-// lowMark is how little has to wait for notify to be told; nil: nobody is.
+// lowMark is what NotifyBelow was asked for: how little may wait for notify to be told.
 type lowMark struct {
 	Load
-	notify chan<- struct{}
+	notify chan<- struct{} // told once; nil: nobody is to be told
 }
 
+// isReached reports whether so little waits: no more than the mark in both, or nothing.
 func (l lowMark) isReached(waiting Load) bool {
 	return waiting.Messages == 0 || waiting.Messages <= l.Messages && waiting.Bytes <= l.Bytes
 }
 
-// NotifyBelow has notify get an element, if it has room for one, once no more than low
-// waits, or nothing. That is for the next time only, and takes the place of what was asked
-// for before.
+// NotifyBelow has notify get one element, if it has room for that, as soon as no more than low waits (in messages and
+// in bytes), or nothing. It takes the place of what was asked for before.
 func (b *Inbox) NotifyBelow(low Load, notify chan<- struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -47,21 +49,21 @@ func (b *Inbox) NotifyBelow(low Load, notify chan<- struct{}) {
 	}
 }
 
-// notifyLow is called when the low mark is reached.
+// notifyLow tells the channel of NotifyBelow, and forgets it. mu is held.
 func (b *Inbox) notifyLow() {
 	signal(b.low.notify)
 	b.low = lowMark{}
 }
 
-// IsNotifying reports whether what NotifyBelow was asked for is still to come.
+// IsNotifying reports whether the element that NotifyBelow was asked for is still to come.
 func (b *Inbox) IsNotifying() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.low.notify != nil
 }
 
-// Remove takes back all that waits and matches, and reports whether there was anything. A
-// message that is being offered to the receiver is dropped if that does not take it.
+// Remove takes back the messages that wait and match, and reports whether there were any. A message that is just being
+// offered to the receiver is dropped if the receiver does not take it.
 func (b *Inbox) Remove(match func(m jsonrpc.Message) bool) (found bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

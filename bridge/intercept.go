@@ -43,12 +43,11 @@ type Hooks struct {
 	Closed func(err error) error
 }
 
-// Intercept returns a Conn that is c with h in between. It is the way to look at what is
-// said over a Conn, and costs what the hooks cost.
+// Intercept returns a Conn that is c with the hooks h in between. It is the way to look at what is said over a Conn,
+// and costs what the hooks cost.
 //
-// Replies of Hooks.Send are received in the order in which they were made, and after
-// what the peer has sent before. They do not pass Hooks.Receive, nor those of
-// Hooks.Receive Hooks.Send.
+// Replies of Hooks.Send are received in the order in which they were made, and after what the peer has sent before.
+// They do not pass Hooks.Receive, nor do those of Hooks.Receive pass Hooks.Send.
 func Intercept(c Conn, h Hooks) Conn {
 	i := &interceptor{conn: c, hooks: h}
 	if h.Send != nil {
@@ -57,23 +56,25 @@ func Intercept(c Conn, h Hooks) Conn {
 	return i
 }
 
+// interceptor is the Conn that Intercept returns.
 type interceptor struct {
-	conn    Conn
-	hooks   Hooks
-	replies *replyQueue // to the receiver; nil: there are none
+	conn    Conn        // the Conn that the hooks are put before
+	hooks   Hooks       // as given
+	replies *replyQueue // hands the receiver what Hooks.Send has replied; nil: there is no Hooks.Send
 
-	// A message of the peer, as Hooks.Receive has left it, while it is handed on, and while it
-	// is kept because it was not taken: it is offered again. Only the Sink of Receive uses it.
+	// received is a message of the peer, as Hooks.Receive has left it, while it is handed on, and, with offerAgain,
+	// until it is offered again. Only the Sink of Receive uses it and the fields below.
 	received    jsonrpc.Message
-	reply       *jsonrpc.Message // nil: there is none, or it was sent
-	offerAgain  bool             // received is kept
-	receivedKey jsonrpc.Key      // while offerAgain: of what the peer has sent
-	endErr      error            // how the Conn has ended; only Receive uses it
+	reply       *jsonrpc.Message // what Hooks.Receive has answered to it, for the peer; nil: nothing, or it was sent
+	offerAgain  bool             // received was not taken: the Conn offers the peer's message again
+	receivedKey jsonrpc.Key      // while offerAgain: the Key of that message as the peer has sent it
+	endErr      error            // how the Conn has ended; nil: it has not. Only Receive uses it
 
-	closeOnce sync.Once
-	closeErr  error
+	closeOnce sync.Once // for Close
+	closeErr  error     // what Close returns
 }
 
+// Send implements Conn.
 func (i *interceptor) Send(ctx context.Context, m jsonrpc.Message) error {
 	if i.hooks.Send != nil {
 		if done, err := i.callSendHook(ctx, &m); done {
@@ -87,10 +88,9 @@ func (i *interceptor) Send(ctx context.Context, m jsonrpc.Message) error {
 	return err
 }
 
-// callSendHook calls the hook, and puts what is to be sent into m. done says that nothing is.
-//
-// It is no part of Send, whose stack many others stand on: what they need together is memory
-// of each session.
+// callSendHook calls Hooks.Send with *m, and puts what is to be sent into it. done: nothing is to be sent, and err is
+// what Send returns. It is no part of Send, whose stack many others stand on: what they need together is memory of
+// each session.
 func (i *interceptor) callSendHook(ctx context.Context, m *jsonrpc.Message) (done bool, err error) {
 	out, reply, refused := i.hooks.Send(*m)
 	switch {
@@ -105,7 +105,7 @@ func (i *interceptor) callSendHook(ctx context.Context, m *jsonrpc.Message) (don
 	return false, nil
 }
 
-// tryCallSendHook is callSendHook for TrySend.
+// tryCallSendHook is callSendHook for TrySend. done: nothing is to be sent, and taken is what TrySend returns.
 func (i *interceptor) tryCallSendHook(m *jsonrpc.Message) (done, taken bool) {
 	out, reply, refused := i.hooks.Send(*m)
 	switch {
@@ -120,6 +120,7 @@ func (i *interceptor) tryCallSendHook(m *jsonrpc.Message) (done, taken bool) {
 	return false, false
 }
 
+// TrySend implements Conn.
 func (i *interceptor) TrySend(m jsonrpc.Message) bool {
 	if i.hooks.Send != nil {
 		if done, taken := i.tryCallSendHook(&m); done {
@@ -133,6 +134,7 @@ func (i *interceptor) TrySend(m jsonrpc.Message) bool {
 	return taken
 }
 
+// Receive implements Conn.
 func (i *interceptor) Receive(ctx context.Context, sink Sink) error {
 	switch {
 	case i.endErr != nil:
@@ -146,7 +148,8 @@ func (i *interceptor) Receive(ctx context.Context, sink Sink) error {
 	return err
 }
 
-// receive receives from the Conn; over: the Conn has ended.
+// receive receives from the Conn by way of the hooks. over: the Conn has ended, and not only ctx or sink has ended the
+// Receive.
 func (i *interceptor) receive(ctx context.Context, sink Sink) (err error, over bool) {
 	s := &interceptSink{interceptor: i, sink: sink}
 	err = i.conn.Receive(ctx, s)
@@ -160,8 +163,7 @@ func (i *interceptor) receive(ctx context.Context, sink Sink) (err error, over b
 	return err, true
 }
 
-// receiveBoth receives what the peer sends, and the replies that Hooks.Send has made in its
-// place.
+// receiveBoth is Receive where there are two who bring messages: the Conn, and replies.
 func (i *interceptor) receiveBoth(parent context.Context, sink Sink) error {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
@@ -176,6 +178,7 @@ func (i *interceptor) receiveBoth(parent context.Context, sink Sink) error {
 	return err
 }
 
+// Close implements Conn.
 func (i *interceptor) Close(reason error) error {
 	i.closeOnce.Do(func() {
 		if i.replies != nil {
@@ -189,15 +192,15 @@ func (i *interceptor) Close(reason error) error {
 	return i.closeErr
 }
 
-// interceptSink is what the Conn sends to in one Receive.
+// interceptSink is the Sink with which an interceptor receives from its Conn.
 type interceptSink struct {
 	*interceptor
-	sink    Sink
-	refused error // the latest error of sendReceived; nil: it had none
+	sink    Sink  // of the caller of Receive
+	refused error // the last error of sendReceived, to tell it from an end of the Conn; nil: it had none
 }
 
-// callReceiveHook shows the hook a message, unless the hook has seen it. It returns false if the
-// hook has left nothing to do for the message.
+// callReceiveHook calls Hooks.Receive with a message of the peer, unless the hook has seen it, and puts what is left
+// of it into received and reply. It returns false if the hook has left neither.
 func (s *interceptSink) callReceiveHook(m *jsonrpc.Message) bool {
 	if s.offerAgain {
 		if s.receivedKey == m.Key() {
@@ -213,10 +216,10 @@ func (s *interceptSink) callReceiveHook(m *jsonrpc.Message) bool {
 	return s.received.Kind() != jsonrpc.Invalid || s.reply != nil
 }
 
-// keepReceived keeps what the hook has made of m, the peer's message, until that is offered again.
+// keepReceived keeps received, which was made of m, the peer's message, because m will be offered again.
 func (s *interceptSink) keepReceived(m *jsonrpc.Message) { s.offerAgain, s.receivedKey = true, m.Key() }
 
-// clearReceived lets go of the message that the hook has seen.
+// clearReceived forgets received: it was taken, or is not wanted any more.
 func (s *interceptSink) clearReceived() {
 	s.received = jsonrpc.Message{}
 	if s.offerAgain {
@@ -224,6 +227,7 @@ func (s *interceptSink) clearReceived() {
 	}
 }
 
+// TrySend implements Sink.
 func (s *interceptSink) TrySend(m jsonrpc.Message) bool {
 	if !s.callReceiveHook(&m) {
 		return true
@@ -236,7 +240,7 @@ func (s *interceptSink) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
-// trySendReceived is sendReceived where that needs no waiting.
+// trySendReceived is sendReceived where that needs no waiting; false: something is left to do.
 func (s *interceptSink) trySendReceived() bool {
 	if s.reply != nil {
 		if !s.conn.TrySend(*s.reply) {
@@ -256,6 +260,7 @@ func (s *interceptSink) trySendReceived() bool {
 	return s.sink.TrySend(s.received)
 }
 
+// Send implements Sink.
 func (s *interceptSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if !s.callReceiveHook(&m) {
 		return nil
@@ -273,8 +278,7 @@ func (s *interceptSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	return s.refused
 }
 
-// sendReceived hands on what the hook has made of a message; before that it sends the hook's
-// reply to the peer.
+// sendReceived sends the peer what Hooks.Receive has replied, if anything, and then hands received on to sink.
 func (s *interceptSink) sendReceived(ctx context.Context) error {
 	if s.reply != nil {
 		if err := s.conn.Send(ctx, *s.reply); err != nil {
@@ -294,8 +298,8 @@ func (s *interceptSink) sendReceived(ctx context.Context) error {
 	return s.sink.Send(ctx, s.received)
 }
 
-// clearWhenPassed returns the ctx of a Send that may go on until the message is answered
-// (Exchange): once the server has the message it is not offered again, and is let go of.
+// clearWhenPassed returns a ctx for a Send that may go on until the message is answered (Exchange): as soon as the
+// server has the message, received is forgotten, since nobody offers it again.
 func (s *interceptSink) clearWhenPassed(ctx context.Context) context.Context {
 	passed, ok := ctx.Value(passedKey{}).(func(int))
 	if !ok {
@@ -307,29 +311,27 @@ func (s *interceptSink) clearWhenPassed(ctx context.Context) context.Context {
 	})
 }
 
-// maxQueuedReplies is how many replies wait for a Receive.
+// maxQueuedReplies is how many replies a replyQueue keeps while nobody receives.
 const maxQueuedReplies = 16
 
-// replyQueue hands what an interceptor says itself to the receiver, between the messages of
-// the peer.
+// replyQueue hands the replies of Hooks.Send to the receiver of the Conn, between the messages of the peer.
 //
-// sinkLock is held while the receiver's Sink is called, mu while the fields are looked at;
-// sinkLock comes first. Who makes a reply hands it on itself; it waits for that as in
-// Send of a Conn, so that nothing needs a goroutine.
+// sinkLock is held while the receiver's Sink is called, mu while the fields are looked at; sinkLock comes first. Who
+// makes a reply hands it on itself; it waits for that as in Send of a Conn, so that nothing needs a goroutine.
 type replyQueue struct {
-	sinkLock chan struct{} // a lock whose wait can be given up: holds one element while the receiver's Sink is called
+	sinkLock chan struct{} // a lock whose wait can be given up: holds one element while somebody calls the receiver's Sink
 
-	mu          sync.Mutex
-	queued      fifo.Queue[jsonrpc.Message] // while nobody receives
-	sink        Sink                        // of the Receive that goes on
+	mu          sync.Mutex                  // guards the fields below
+	queued      fifo.Queue[jsonrpc.Message] // replies that wait for a Receive
+	sink        Sink                        // that of the Receive which goes on; nil: none does
 	stopReceive context.CancelFunc          // ends that Receive
-	refused     error                       // why sink did not take a reply
-	cancelSend  context.CancelFunc          // of the ctx of a Send of sink that hands on a reply; nil: none does
-	endErr      error                       // why there will be no Receive any more; nil: there may be
-	changed     chan struct{}               // closed when sink or endErr changes; nil: nobody waits for it
+	refused     error                       // the error with which sink has refused a reply; nil: none
+	cancelSend  context.CancelFunc          // ends the Send of sink that goes on with a reply; nil: none does
+	endErr      error                       // why there will be no Receive any more; nil: there may be one
+	changed     chan struct{}               // closed when sink or endErr has changed; nil: nobody waits for that
 }
 
-// tryLockSink is lockSink where that needs no waiting. It reports whether it has locked.
+// tryLockSink takes sinkLock if nobody has it, and reports whether it has.
 func (r *replyQueue) tryLockSink() bool {
 	select {
 	case r.sinkLock <- struct{}{}:
@@ -339,8 +341,8 @@ func (r *replyQueue) tryLockSink() bool {
 	}
 }
 
-// lockSink waits for the right to call the receiver's Sink, which one goroutine has at a time,
-// until unlockSink. It takes a lock that is free even if ctx is done.
+// lockSink waits for sinkLock, the right to call the receiver's Sink; unlockSink gives it back. The error is ctx's. It
+// takes a lock that is free even if ctx is done.
 func (r *replyQueue) lockSink(ctx context.Context) error {
 	if r.tryLockSink() {
 		return nil
@@ -353,9 +355,10 @@ func (r *replyQueue) lockSink(ctx context.Context) error {
 	}
 }
 
+// unlockSink gives sinkLock back.
 func (r *replyQueue) unlockSink() { <-r.sinkLock }
 
-// trySend is send where that needs no waiting.
+// trySend hands a reply to the receiver if it takes it at once. false: it does not, or nobody receives.
 func (r *replyQueue) trySend(m jsonrpc.Message) bool {
 	if !r.tryLockSink() {
 		return false
@@ -367,8 +370,7 @@ func (r *replyQueue) trySend(m jsonrpc.Message) bool {
 	return sink != nil && sink.TrySend(m)
 }
 
-// send hands a reply to the receiver, or keeps it for the next one. It waits while too many are
-// kept.
+// send hands a reply to the receiver, or keeps it for the next Receive. It waits while maxQueuedReplies are kept.
 func (r *replyQueue) send(ctx context.Context, m jsonrpc.Message) error {
 	for {
 		if err := r.lockSink(ctx); err != nil {
@@ -397,8 +399,8 @@ func (r *replyQueue) send(ctx context.Context, m jsonrpc.Message) error {
 	}
 }
 
-// sendOrKeep sends a reply to sink, or keeps it until there is one: errNoSink says that there
-// is no room. It is called between lockSink and unlockSink.
+// sendOrKeep hands a reply to sink, or keeps it if there is none; errNoSink says that there is no room for that. A
+// reply that sink refuses is kept, too, and ends the Receive. The caller has sinkLock.
 func (r *replyQueue) sendOrKeep(ctx context.Context, m jsonrpc.Message) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -438,7 +440,8 @@ func (r *replyQueue) sendOrKeep(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// beginReceive begins a Receive: it hands on what has waited for it.
+// beginReceive hands a new Receive's sink the replies that were kept, and then lets others use sink. stop ends that
+// Receive. The error is how the Receive ends at once.
 func (r *replyQueue) beginReceive(ctx context.Context, stop context.CancelFunc, sink Sink) error {
 	if err := r.lockSink(ctx); err != nil {
 		return err
@@ -475,8 +478,8 @@ func (r *replyQueue) beginReceive(ctx context.Context, stop context.CancelFunc, 
 	}
 }
 
-// endReceive ends a Receive. It returns when sink is called no more, and why that has refused
-// a reply.
+// endReceive is called when a Receive has returned. When endReceive returns, sink is called no more. refused is the
+// error with which sink has refused a reply; nil: none. over: there will be no other Receive.
 func (r *replyQueue) endReceive(over bool) (refused error) {
 	r.mu.Lock()
 	r.sink = nil
@@ -496,7 +499,7 @@ func (r *replyQueue) endReceive(over bool) (refused error) {
 	return r.refused
 }
 
-// abort ends all that waits, because the Conn is closed.
+// abort ends all that waits, because the Conn is being closed.
 func (r *replyQueue) abort() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -509,7 +512,7 @@ func (r *replyQueue) abort() {
 	r.wakeWaiting()
 }
 
-// wakeWaiting wakes the replies that wait for a Receive. It is called with mu held.
+// wakeWaiting has those that wait in send look again. It is called with mu held.
 func (r *replyQueue) wakeWaiting() {
 	if r.changed != nil {
 		close(r.changed)
@@ -517,4 +520,5 @@ func (r *replyQueue) wakeWaiting() {
 	}
 }
 
-var errNoSink = errors.New("nobody receives") // and no more replies can be kept
+// errNoSink says that nobody receives, and no more replies can be kept.
+var errNoSink = errors.New("nobody receives")

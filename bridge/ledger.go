@@ -14,49 +14,52 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// call is one request that is owed an answer.
+// call is a request that has passed a Pump and is owed an answer.
 type call struct {
-	id              jsonrpc.ID
-	serverID        jsonrpc.ID // of a client's request: the id that the server knows, because it may still answer an earlier request with id; zero: id
-	method          string
-	progressToken   jsonrpc.ID   // of progress; zero: none
-	asksForTask     bool         // augmented as a task: its token outlives the response (J13)
-	heldBytes       int          // how many bytes of the budgetShare it takes, for all ledgers together
-	heldAfterAnswer bool         // heldBytes stay taken after the answer, too
-	timeoutTimer    *time.Timer  // nil: none
-	latestDeadline  time.Time    // if there is a timeoutTimer: it is not put off beyond this
-	pendingEntry    pendingEntry // in the pendingCalls of the ledger
+	id jsonrpc.ID // as who has asked spells it
+	// of a client's request: the id that the server is given instead, because it may still answer an earlier request
+	// with the same id; zero: it knows id
+	serverID        jsonrpc.ID
+	method          string       // the request's method
+	progressToken   jsonrpc.ID   // the request's progress token; zero: it has none
+	asksForTask     bool         // the request is augmented as a task: its progress token stays valid after the response (J13)
+	heldBytes       int          // how many bytes of the ledger's budgetShare it takes, for what all sides keep of it
+	heldAfterAnswer bool         // heldBytes stay taken after the answer
+	timeoutTimer    *time.Timer  // ends the request when it has run out; nil: it has no time-out
+	latestDeadline  time.Time    // if there is a timeoutTimer: progress puts that off, but not beyond this time
+	pendingEntry    pendingEntry // the call in the ledger's pendingCalls
 }
 
-// ledger keeps the requests that one side owes the other an answer to.
+// ledger has the requests of one side of a Pump, to which the other owes answers.
 //
-// An answered request leaves the ledger in two steps, takeForAnswer and answerDelivered, so
-// that "nothing is owed" becomes true only after the answer was handed on.
+// An answered request leaves the ledger in two steps, takeForAnswer and answerDelivered, so that "nothing is owed"
+// becomes true only after the answer was handed on.
 type ledger struct {
-	maxCalls      int             // how many requests may be in it at once
-	pendingCalls  *PendingCalls   // in which the requests are, too; nil: in none
-	ctx           context.Context // of the conversation; for the pendingCalls
-	canceller     canceller       // who can cancel the requests; for the pendingCalls
-	byServer      bool            // the requests are the server's
-	budgetShare   *budget.Share   // for what is kept of the calls; nil: no limit. Under mu
-	runningTimers sync.WaitGroup  // time-outs that are running or may still run
+	maxCalls      int             // how many requests may be in it
+	pendingCalls  *PendingCalls   // which have the requests too; nil: none
+	ctx           context.Context // for pendingCalls: the conversation's context
+	canceller     canceller       // for pendingCalls: who can cancel the requests; nil: nobody
+	byServer      bool            // for pendingCalls: the requests are the server's; false: the client's
+	budgetShare   *budget.Share   // the memory that the calls take; nil: it is not counted. Under mu
+	runningTimers sync.WaitGroup  // waits for time-outs that run or may still run
 
-	mu                 sync.Mutex
-	calls              map[jsonrpc.ID]*call // the open requests, by id
-	byServerID         map[jsonrpc.ID]*call // those with a serverID
-	unanswered         map[jsonrpc.ID]bool  // ids, as the server knows them, of cancelled requests that it may still answer
-	serverIDCount      int                  // how many serverIDs were made
-	byProgressToken    map[jsonrpc.ID]*call // those with a progress token
-	hasSharedToken     bool                 // some had the same token at the same time
-	taskTokens         map[jsonrpc.ID]bool  // progress tokens of tasks
-	undeliveredAnswers int                  // requests taken out for their answers (takeForAnswer and the like), while answerDelivered is to come
-	closed             bool                 // nothing may be added any more
-	listenCount        int                  // how many of calls are subscriptions
-	tracksQuietSince   bool                 // quietSince is wanted; set before there is a call
+	mu                 sync.Mutex           // guards the fields below
+	calls              map[jsonrpc.ID]*call // the requests without an answer, by id
+	byServerID         map[jsonrpc.ID]*call // those of calls with a serverID, by that
+	unanswered         map[jsonrpc.ID]bool  // the ids, as the server knows them, of requests that were cancelled and that it may still answer
+	serverIDCount      int                  // how many serverIDs were made so far
+	byProgressToken    map[jsonrpc.ID]*call // those of calls with a progress token, by that
+	hasSharedToken     bool                 // two of calls have had the same progress token at the same time
+	taskTokens         map[jsonrpc.ID]bool  // progress tokens of requests that were answered with a task
+	undeliveredAnswers int                  // how many requests were taken out for their answers (takeForAnswer and the like) without answerDelivered yet
+	closed             bool                 // nothing may be entered any more
+	listenCount        int                  // how many of calls are subscriptions/listen
+	tracksQuietSince   bool                 // quietSince is kept up to date
 	quietSince         time.Time            // since when nothing but subscriptions is owed
-	emptied            chan struct{}        // closed when somebody waits for it and nothing is owed
+	emptied            chan struct{}        // closed when nothing is owed; nil: nobody waits for that
 }
 
+// init makes the ledger ready for at most max requests.
 func (l *ledger) init(max int) {
 	l.maxCalls = max
 	l.calls = make(map[jsonrpc.ID]*call)
@@ -64,11 +67,13 @@ func (l *ledger) init(max int) {
 }
 
 var (
-	errOtherSideGone = errors.New("the other side has gone")                                         // the ledger is closed
-	errOverBudget    = errors.New("what waits for an answer takes too much memory; try again later") // budgetShare has no room
+	errOtherSideGone = errors.New("the other side has gone") // that of ledger.add once the ledger is closed
+	// that of ledger.add when budgetShare has no room
+	errOverBudget = errors.New("what waits for an answer takes too much memory; try again later")
 )
 
-// add enters a request, or returns why it may not be entered.
+// add enters a request, or returns why it may not be entered: errOtherSideGone, errOverBudget, ownmsg.ErrIDInUse or
+// ownmsg.ErrTooManyRequests.
 func (l *ledger) add(c *call) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,12 +105,11 @@ func (l *ledger) add(c *call) error {
 	return nil
 }
 
-// maxUnansweredIDs is how many ids of cancelled requests are remembered: most servers never
-// answer them.
+// maxUnansweredIDs is how many ids of cancelled requests a ledger remembers in unanswered: most servers never answer
+// them.
 const maxUnansweredIDs = 64
 
-// noteUnanswered notes that the answer to a request, which is cancelled, may still come. It is
-// called with mu held.
+// noteUnanswered remembers the id of a cancelled request, whose answer may still come. It is called with mu held.
 func (l *ledger) noteUnanswered(c *call) {
 	if l.unanswered == nil || len(l.unanswered) >= maxUnansweredIDs {
 		l.unanswered = make(map[jsonrpc.ID]bool)
@@ -135,10 +139,10 @@ func (l *ledger) assignServerID(c *call) {
 	l.byServerID[c.serverID] = c
 }
 
-// idAtServer returns the id that the server knows the request by, and answers with.
+// idAtServer returns the id by which the server knows the request: serverID, or id.
 func (c *call) idAtServer() jsonrpc.ID { return cmp.Or(c.serverID, c.id) }
 
-// idAtClient returns the client's id of the request that the server knows by id.
+// idAtClient returns the id by which the client knows the request that the server knows by id.
 func (l *ledger) idAtClient(id jsonrpc.ID) jsonrpc.ID {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,11 +156,14 @@ func (l *ledger) idAtClient(id jsonrpc.ID) jsonrpc.ID {
 // ledgers of the client's transport, the pump and the server's side, each with copies
 // of its id, its token and its method.
 const (
+	// callOverheadBytes and idCopies say how much memory a request that waits for its answer takes, beside its bytes:
+	// entries in the ledgers of the client's transport, the pump and the server's side, each with copies of its id,
+	// its token and its method.
 	callOverheadBytes = 1 << 10
 	idCopies          = 4
 )
 
-// newCall returns the call that a request makes.
+// newCall returns a new call for the request m, which is not in a ledger yet.
 func newCall(m jsonrpc.Message) *call {
 	c := &call{id: m.ID(), method: m.Method(), progressToken: m.ProgressToken()}
 	c.heldBytes = callOverheadBytes + idCopies*(len(c.id.String())+len(c.progressToken.String())+len(c.method))
@@ -164,8 +171,8 @@ func newCall(m jsonrpc.Message) *call {
 	return c
 }
 
-// startTimeout gives an open request a time-out: expired runs in a goroutine of its own
-// when the request is still open after d. It is not called after waitForTimers.
+// startTimeout gives a request in the ledger a time-out: if it is still there after d, it is taken out, and expired,
+// which has to answer it, runs in a goroutine of its own. That does not happen after waitForTimers.
 func (l *ledger) startTimeout(c *call, d time.Duration, expired func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -183,8 +190,8 @@ func (l *ledger) startTimeout(c *call, d time.Duration, expired func()) {
 	})
 }
 
-// giveUp ends an open request before it is answered, and calls ended; false: there is no request
-// with this id any more. It may be called at any time.
+// giveUp takes the request with this id out of the ledger before it is answered, and calls ended, which has to answer
+// it. false: there is no such request. It may be called at any time.
 func (l *ledger) giveUp(id jsonrpc.ID, ended func(c *call)) (found bool) {
 	l.mu.Lock()
 	c := l.calls[id]
@@ -203,11 +210,10 @@ func (l *ledger) giveUp(id jsonrpc.ID, ended func(c *call)) (found bool) {
 	return true
 }
 
-// waitForTimers returns when no time-out runs, or will run, any more. Every request
-// must have been removed before.
+// waitForTimers returns when no time-out runs, or will run, any more. All requests must have left the ledger before.
 func (l *ledger) waitForTimers() { l.runningTimers.Wait() }
 
-// methodOf returns the method of the open request with this id.
+// methodOf returns the method of the request with this id; false: none is in the ledger.
 func (l *ledger) methodOf(id jsonrpc.ID) (string, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -217,8 +223,9 @@ func (l *ledger) methodOf(id jsonrpc.ID) (string, bool) {
 	return "", false
 }
 
-// takeForAnswer removes the request that a response with this id answers and returns
-// the id as it was asked. answerDelivered must follow once the response was handed on.
+// takeForAnswer takes the request that a response with this id answers out of the ledger, and returns the id as it was
+// asked. false: there is none, and the id is returned as it came. answerDelivered must follow once the response was
+// handed on.
 func (l *ledger) takeForAnswer(id jsonrpc.ID) (jsonrpc.ID, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -238,12 +245,11 @@ func (l *ledger) takeForAnswer(id jsonrpc.ID) (jsonrpc.ID, bool) {
 	return c.id, true
 }
 
-// maxTaskTokens is how many tokens of tasks are remembered: nothing here says when
-// a task is over.
+// maxTaskTokens is how many progress tokens of tasks a ledger remembers: nothing here says when a task is over.
 const maxTaskTokens = 1000
 
-// rememberTaskToken remembers the progress token of an answered request that has asked for a
-// task.
+// rememberTaskToken remembers the progress token of a request that was answered, if it has asked for a task. mu is
+// held.
 func (l *ledger) rememberTaskToken(c *call) {
 	if !c.asksForTask {
 		return
@@ -254,8 +260,8 @@ func (l *ledger) rememberTaskToken(c *call) {
 	l.taskTokens[c.progressToken] = true
 }
 
-// takeCallForAnswer is takeForAnswer for a caller that has the call itself; false: it is not
-// open any more.
+// takeCallForAnswer is takeForAnswer for the bridge's own answer to a call: the server may still answer it. false: it
+// is not in the ledger any more.
 func (l *ledger) takeCallForAnswer(c *call) (found bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -268,8 +274,7 @@ func (l *ledger) takeCallForAnswer(c *call) (found bool) {
 	return true
 }
 
-// answerDelivered says that an answer was handed on: that to a request which takeForAnswer or
-// the like has removed.
+// answerDelivered says that the answer to one request, which takeForAnswer or the like has taken out, was handed on.
 func (l *ledger) answerDelivered() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -285,23 +290,22 @@ func (l *ledger) updateQuietSince() {
 	}
 }
 
-// trackQuietSince has quietSince kept up to date from now on.
+// trackQuietSince has quietSince kept up to date from now on. It is called before there is a request.
 func (l *ledger) trackQuietSince() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tracksQuietSince, l.quietSince = true, time.Now()
 }
 
-// busyState reports whether anything but subscriptions is owed, and since when
-// nothing is.
+// busyState reports whether anything but subscriptions is owed (busy), and if not, since when.
 func (l *ledger) busyState() (busy bool, since time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.undeliveredAnswers > 0 || len(l.calls) > l.listenCount, l.quietSince
 }
 
-// withdraw removes a request that needs no answer any more, and returns its id
-// as it was asked.
+// withdraw takes a request out of the ledger that needs no answer any more, and returns its id as it was asked. false:
+// there is none, and the id is returned as it came.
 func (l *ledger) withdraw(id jsonrpc.ID) (jsonrpc.ID, bool) {
 	if c := l.removeByID(id, nil); c != nil {
 		return c.id, true
@@ -309,7 +313,7 @@ func (l *ledger) withdraw(id jsonrpc.ID) (jsonrpc.ID, bool) {
 	return id, false
 }
 
-// removeAnswered is withdraw for a request whose answer is there.
+// removeAnswered is withdraw for a request whose answer has come.
 func (l *ledger) removeAnswered(id jsonrpc.ID) (jsonrpc.ID, bool) {
 	if c := l.removeByID(id, l.rememberTaskToken); c != nil {
 		return c.id, true
@@ -317,7 +321,8 @@ func (l *ledger) removeAnswered(id jsonrpc.ID) (jsonrpc.ID, bool) {
 	return id, false
 }
 
-// cancel is withdraw for a request of the client that was cancelled. It returns the id that the server knows.
+// cancel is withdraw for a client's request that the client has cancelled. It returns the id by which the server knows
+// the request.
 func (l *ledger) cancel(id jsonrpc.ID) (jsonrpc.ID, bool) {
 	if c := l.removeByID(id, l.noteUnanswered); c != nil {
 		return c.idAtServer(), true
@@ -325,8 +330,8 @@ func (l *ledger) cancel(id jsonrpc.ID) (jsonrpc.ID, bool) {
 	return id, false
 }
 
-// removeByID removes the request with this id, and returns it; nil: there is none. note is called with the request while mu is
-// held; nil: nothing is noted.
+// removeByID takes the request with this id out of the ledger, and returns it; nil: there is none. note, unless it is
+// nil, is called with the request while mu is held.
 func (l *ledger) removeByID(id jsonrpc.ID, note func(*call)) *call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -343,7 +348,7 @@ func (l *ledger) removeByID(id jsonrpc.ID, note func(*call)) *call {
 	return c
 }
 
-// closeAndTakeAll removes and returns all requests; none can be added afterwards. With
+// closeAndTakeAll takes all requests out of the ledger and returns them; none can be entered afterwards. With
 // forAnswers, answerDelivered must follow for each, as after takeForAnswer.
 func (l *ledger) closeAndTakeAll(forAnswers bool) []*call {
 	l.mu.Lock()
@@ -361,7 +366,7 @@ func (l *ledger) closeAndTakeAll(forAnswers bool) []*call {
 	return all
 }
 
-// takeListens removes and returns the open subscriptions. answerDelivered must follow for each.
+// takeListens takes all subscriptions/listen out of the ledger and returns them. answerDelivered must follow for each.
 func (l *ledger) takeListens() []*call {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -376,8 +381,8 @@ func (l *ledger) takeListens() []*call {
 	return all
 }
 
-// withdrawListen is withdraw for a subscription that the server has cancelled. False: no
-// subscription with this id is open.
+// withdrawListen is withdraw for a subscriptions/listen that the server has ended with a cancellation. false: none
+// with this id is in the ledger.
 func (l *ledger) withdrawListen(id jsonrpc.ID) (jsonrpc.ID, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -390,15 +395,14 @@ func (l *ledger) withdrawListen(id jsonrpc.ID) (jsonrpc.ID, bool) {
 	return c.id, true
 }
 
-// owedCounts returns how many requests wait for their answers, and how many answers are
-// being handed on.
+// owedCounts returns how many requests have no answer yet, and how many answers have come and were not handed on yet.
 func (l *ledger) owedCounts() (unanswered, undelivered int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.calls), l.undeliveredAnswers
 }
 
-// whenEmpty returns a channel that is closed when nothing is owed.
+// whenEmpty returns a channel that is closed as soon as nothing is owed.
 func (l *ledger) whenEmpty() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -410,9 +414,9 @@ func (l *ledger) whenEmpty() <-chan struct{} {
 	return done
 }
 
-// renewTimeout starts the time-out of the request with this progress token anew, within its
-// deadline, and returns the token as it was asked with. The token of a task counts, too, after
-// the answer to its request. It is false if there is no such request or task (J13).
+// renewTimeout is called for progress with this token: it sets the time-out of the request with the token to d from
+// now, but not beyond latestDeadline, and returns the token as it was asked with. The token of a task counts, too,
+// after the answer to its request. false: there is no such request or task (J13).
 func (l *ledger) renewTimeout(token jsonrpc.ID, d time.Duration) (jsonrpc.ID, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -428,8 +432,8 @@ func (l *ledger) renewTimeout(token jsonrpc.ID, d time.Duration) (jsonrpc.ID, bo
 	return asked, true
 }
 
-// callByID returns the request with this id: as spelled, or else the only one that
-// is the same JSON value (a peer may have decoded and encoded it). id may be a serverID.
+// callByID returns the request with this id, which may be a serverID; nil: none. If none is spelled so, it is the only
+// one whose id is the same JSON value (a peer may have decoded and encoded it). mu is held.
 func (l *ledger) callByID(id jsonrpc.ID) *call {
 	if len(l.byServerID) > 0 {
 		if _, c, ok := jsonrpc.Find(l.byServerID, id); ok {
@@ -440,7 +444,7 @@ func (l *ledger) callByID(id jsonrpc.ID) *call {
 	return c
 }
 
-// remove takes out a request. It is called with mu held.
+// remove takes a request out of all that the ledger has. It is called with mu held.
 func (l *ledger) remove(c *call) {
 	delete(l.calls, c.id)
 	if !c.serverID.IsZero() {

@@ -17,13 +17,16 @@ func First(ctx context.Context, c Conn) (jsonrpc.Message, error) {
 	return f.m, nil
 }
 
-// peekSink is a Sink that has a look at one message and does not take it.
-type peekSink struct{ m jsonrpc.Message }
+// peekSink is the Sink of First: it has a look at one message and does not take it.
+type peekSink struct{ m jsonrpc.Message } // the message
 
+// errSeen is with what a peekSink refuses the message that it has seen.
 var errSeen = errors.New("bridge: seen, and not taken")
 
+// TrySend implements Sink: it takes nothing.
 func (f *peekSink) TrySend(jsonrpc.Message) bool { return false }
 
+// Send implements Sink: it notes the message and returns errSeen.
 func (f *peekSink) Send(_ context.Context, m jsonrpc.Message) error {
 	f.m = m
 	return errSeen

@@ -21,12 +21,14 @@ func Pipe() (a, b Conn) {
 	return x, y
 }
 
+// pipeEnd is one side of a Pipe.
 type pipeEnd struct {
-	peer   *pipeEnd
-	in     Inbox // what the peer has sent
-	closed atomic.Bool
+	peer   *pipeEnd    // the other side
+	in     Inbox       // what the other side has sent
+	closed atomic.Bool // this side was closed
 }
 
+// Send implements Conn.
 func (p *pipeEnd) Send(ctx context.Context, m jsonrpc.Message) error {
 	err := ctx.Err()
 	if err == nil && p.closed.Load() {
@@ -41,12 +43,15 @@ func (p *pipeEnd) Send(ctx context.Context, m jsonrpc.Message) error {
 	return err
 }
 
+// TrySend implements Conn.
 func (p *pipeEnd) TrySend(m jsonrpc.Message) bool {
 	return !p.closed.Load() && p.peer.in.TrySend(m)
 }
 
+// Receive implements Conn.
 func (p *pipeEnd) Receive(ctx context.Context, sink Sink) error { return p.in.Receive(ctx, sink) }
 
+// Close implements Conn.
 func (p *pipeEnd) Close(error) error {
 	p.closed.Store(true)
 	p.peer.in.End(io.EOF)

@@ -23,15 +23,15 @@ const DefaultShutdownGrace = 5 * time.Second
 // the client has said that it sends nothing more.
 const DefaultDrainTimeout = 30 * time.Second
 
-// drainNoticeAfter is how long answers are waited for before OnClientEOF is told.
+// drainNoticeAfter is how long a Pump waits for answers after the client's end before it tells OnClientEOF.
 const drainNoticeAfter = time.Second
 
-// maxTimeoutFactor is how many times RequestTimeout a request may take at most when
-// progress goes on and on.
+// maxTimeoutFactor is how many times RequestTimeout a request may last at most when progress renews its time-out again
+// and again.
 const maxTimeoutFactor = 10
 
-// maxUnanswered is how many requests of each side may wait for the other's
-// answers. A side that answers none must not make the ledger grow for ever.
+// maxUnanswered is how many requests of each side of a Pump may wait for the other's answers. A side that answers none
+// must not make the ledger grow for ever.
 const maxUnanswered = 10_000
 
 // PumpOptions tune a Pump. The zero value works.
@@ -44,8 +44,8 @@ type PumpOptions struct {
 	// nothing, after ctx is done. 0 means DefaultShutdownGrace, negative means not to wait.
 	ShutdownGrace time.Duration
 
-	// ShutdownGraceFor, if not nil, is asked for the ShutdownGrace when ctx is done: why it is
-	// done (context.Cause) may make a difference.
+	// ShutdownGraceFor, if not nil, is asked for the ShutdownGrace when ctx is done; why is the cause of that
+	// (context.Cause). 0 or negative means not to wait.
 	ShutdownGraceFor func(why error) time.Duration
 
 	// Shutdown, if not nil, is closed when the program is about to end. From then
@@ -58,9 +58,8 @@ type PumpOptions struct {
 	// long. 0 means forever.
 	RequestTimeout time.Duration
 
-	// OnClientEOF is told, once, that the client sends nothing more, by its end or by ctx's, and
-	// that answers are still waited for a second later: how many the server owes, and how many
-	// the client has not taken. nil is fine.
+	// OnClientEOF is told once, a second after the client has sent its last or ctx is done, if answers are still
+	// waited for: owed is how many the server owes, untaken how many the client has not taken. nil: nobody is told.
 	OnClientEOF func(owed, untaken int)
 
 	// Budget is the memory for what is kept of the client's requests until they
@@ -68,19 +67,16 @@ type PumpOptions struct {
 	// there is none left is answered with an error (data.reason "busy"). nil: no limit.
 	Budget *budget.Budget
 
-	// PendingCalls, if not nil, is where the requests of both sides are until they are answered.
-	PendingCalls *PendingCalls
+	PendingCalls *PendingCalls // PendingCalls, if not nil, has the requests of both sides while they are not answered.
 
-	// TimedOut, if not nil, is told of each request that RequestTimeout has ended. Calls may
-	// overlap.
-	TimedOut func(PendingCall)
+	TimedOut func(PendingCall) // TimedOut, if not nil, is told of each request that RequestTimeout has ended. It may be called concurrently.
 
 	// KeepsRequests, if not nil, says whether the server's side keeps requests until they are
 	// answered, as one does that translates them: it may have to send them again.
 	KeepsRequests func() bool
 
-	// Dropped is told of each message that reached nobody, and why. The
-	// reason never holds content. It may be called concurrently; nil is fine.
+	// Dropped is told of each message that reached nobody, and why. The reason never holds content. It may be called
+	// concurrently; nil: nobody is told.
 	Dropped func(m jsonrpc.Message, reason string)
 }
 
@@ -120,6 +116,7 @@ func Pump(ctx context.Context, client, server Conn, opts PumpOptions) error {
 	return newPump(ctx, client, server, &opts).run(ctx)
 }
 
+// newPump returns a Pump between the two, which run starts. It takes a copy of opts.
 func newPump(ctx context.Context, client, server Conn, opts *PumpOptions) *pump {
 	p := &pump{client: client, server: server, opts: *opts}
 	p.sendingToClient = make(chan struct{}, 1)
@@ -131,42 +128,44 @@ func newPump(ctx context.Context, client, server Conn, opts *PumpOptions) *pump 
 	return p
 }
 
+// pump is one call of Pump.
 type pump struct {
+	// the two sides
 	client, server  Conn
-	opts            PumpOptions
+	opts            PumpOptions             // as given
 	ctx             context.Context         // of the conversation; done when it is over
 	cancel          context.CancelCauseFunc // ends ctx, with the reason as its cause
-	clientDirection sync.WaitGroup          // the goroutine of copyFromClient and finishAfterClientEnd
-	clientEndErr    error                   // how copyFromClient has ended
-	clientRequests  ledger                  // the client's, to which the server owes answers
-	serverRequests  ledger                  // the server's, to which the client owes answers
-	graceTimers     sync.WaitGroup          // graceContext's waits for the grace to be over
+	clientDirection sync.WaitGroup          // waits for the goroutine that copies from the client
+	clientEndErr    error                   // how copyFromClient has ended; read after clientDirection
+	clientRequests  ledger                  // the client's requests, to which the server owes answers
+	serverRequests  ledger                  // the server's requests, to which the client owes answers
+	graceTimers     sync.WaitGroup          // waits for what graceContext has started
 
-	// serverStalled is true after the server did not take a refusal in time: who floods
-	// us with requests and does not read must not make its own output wait
-	// for each of them. It is false again once the server has taken something.
+	// serverStalled is true after the server did not take an answer of the bridge's own in time: who floods us with
+	// requests and does not read must not make its own output wait for each of them. It is false again once the server
+	// has taken a message of the client.
 	serverStalled atomic.Bool
 
 	// listensEnded is true once a subscription (subscriptions/listen) was ended that its server may not
 	// have ended yet: what the server still says about such a one reaches nobody.
 	listensEnded atomic.Bool
 
-	serverEndText string // what clients are told of the server's end; set before clientRequests is closed
-	serverEndData []byte // the data that goes with it
+	serverEndText string // what clients' requests are answered with after the server's end; set before clientRequests is closed
+	serverEndData []byte // the data of that error
 
-	clientReceive clientReceive // from the client
+	clientReceive clientReceive // ends the Receive from the client
 
 	sendingToClient chan struct{} // holds an element while a Send to the client goes on
 }
 
-// errServerEnded says that the server has ended. Pump returns it if the server has said no more
-// than io.EOF.
+// errServerEnded is why nothing more is taken from the client once the server has ended. Pump returns it if the server
+// has ended with io.EOF.
 var errServerEnded = errors.New("the server has ended the conversation")
 
-// errOver is the cause of a Pump's end when nobody has given another.
+// errOver is the cause with which a pump's ctx ends when nobody has given another.
 var errOver = errors.New("conversation over")
 
-// errStopped says that the client's direction ended because Pump's ctx is done.
+// errStopped is why nothing more is taken from the client once Pump's ctx is done.
 var errStopped = errors.New("stopped")
 
 // run is Pump. What is done before and after Receive is in functions of its own: this goroutine
@@ -177,8 +176,8 @@ func (p *pump) run(parent context.Context) error {
 	return p.finishAfterServerEnd(toClient, p.server.Receive(p.ctx, toClient))
 }
 
-// begin starts the client's direction, and all that ends the conversation. end waits for what
-// was started, but for the client's direction: finishAfterServerEnd does so.
+// begin starts the goroutine of the client's direction, and all that may end the conversation. end is to be called
+// last: it ends and waits for what was started, but for that goroutine, for which finishAfterServerEnd waits.
 func (p *pump) begin(parent context.Context) (end func()) {
 	// The copying goes on for a while after parent is done, so it has a
 	// context of its own; the cause tells the directions why they stop.
@@ -214,8 +213,9 @@ func (p *pump) begin(parent context.Context) (end func()) {
 	}
 }
 
-// finishAfterServerEnd goes on when nothing more comes from the server. It returns how the conversation has
-// ended.
+// finishAfterServerEnd is called when the server's Receive has returned serverErr, because the server has ended or the
+// conversation is over. It answers what the server owes, waits for the client's direction, and returns what Pump
+// returns.
 //
 //go:noinline
 func (p *pump) finishAfterServerEnd(toClient *toClientSink, serverErr error) error {
@@ -245,13 +245,14 @@ func (p *pump) finishAfterServerEnd(toClient *toClientSink, serverErr error) err
 	return nil
 }
 
-// isOrderlyEnd reports whether the client's direction ended in an orderly way.
+// isOrderlyEnd reports whether err, with which the client's direction has ended, leaves a client that may still read:
+// its end of input, or a stop by ctx.
 func isOrderlyEnd(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, errStopped) || errors.Is(err, errHungUp) || errors.Is(err, context.Canceled)
 }
 
-// graceContext returns a context that ends one grace after parent ends; stop ends it
-// at once.
+// graceContext returns a context below ctx that ends one grace (awaitGrace) after parent has ended; stop ends it at
+// once.
 func (p *pump) graceContext(ctx, parent context.Context) (graceCtx context.Context, stop func()) {
 	graceCtx, cancel := context.WithCancel(ctx)
 	p.graceTimers.Add(1)
@@ -268,7 +269,8 @@ func (p *pump) graceContext(ctx, parent context.Context) (graceCtx context.Conte
 	}
 }
 
-// graceFor returns the ShutdownGrace as it is now for a ctx that is done for this reason.
+// graceFor returns how long to wait after a ctx has ended with the cause why: ShutdownGrace, or what ShutdownGraceFor
+// says.
 func (o PumpOptions) graceFor(why error) time.Duration {
 	if o.ShutdownGraceFor != nil {
 		return o.ShutdownGraceFor(why)
@@ -276,9 +278,8 @@ func (o PumpOptions) graceFor(why error) time.Duration {
 	return orDefault(o.ShutdownGrace, DefaultShutdownGrace)
 }
 
-// awaitGrace waits for the grace after the end of a ctx whose cause is why: as long as graceFor
-// says, but no longer than ShutdownGrace once Shutdown is closed. It returns early when done is
-// closed.
+// awaitGrace waits for as long as graceFor says after a ctx has ended with the cause why; no longer than ShutdownGrace
+// from when Shutdown is closed. It returns early when done is closed.
 func (o PumpOptions) awaitGrace(why error, done <-chan struct{}) {
 	d := o.graceFor(why)
 	if d <= 0 {
@@ -301,6 +302,7 @@ func (o PumpOptions) awaitGrace(why error, done <-chan struct{}) {
 	}
 }
 
+// orDefault returns d, or byDefault if d is 0.
 func orDefault(d, byDefault time.Duration) time.Duration {
 	if d == 0 {
 		return byDefault

@@ -12,8 +12,9 @@ import (
 
 // This file is how a Pump ends, and what it says itself to both sides.
 
-// finishAfterClientEnd goes on when nothing more comes from the client. It lets the
-// server finish what it owes, where somebody still waits for it.
+// finishAfterClientEnd is called when nothing more comes from the client, for the reason err. If the client may still
+// read, it waits for the answers that the server owes. What is left is cancelled at the server, and answered with an
+// error for a client that is still there.
 func (p *pump) finishAfterClientEnd(ctx, graceCtx context.Context, err error) {
 	if ctx.Err() != nil { // the server ended first
 		return
@@ -46,8 +47,8 @@ func (p *pump) finishAfterClientEnd(ctx, graceCtx context.Context, err error) {
 	}
 }
 
-// awaitClientSend waits until the client has taken the message that it is just being sent, for a bounded
-// time: broken off, that message would be the last that a client reads, and no valid one.
+// awaitClientSend waits until the client has taken the message that it is just being sent, for FinalSendTimeout at
+// most: if the message were broken off, it would be the last that the client reads, and no valid one.
 func (p *pump) awaitClientSend() {
 	t := time.NewTimer(ownmsg.FinalSendTimeout)
 	defer t.Stop()
@@ -59,8 +60,8 @@ func (p *pump) awaitClientSend() {
 	}
 }
 
-// endListens ends the client's open subscriptions; listening: the client is told. Nobody waits
-// for what they still might say: the server may be silent on them for ever.
+// endListens ends the client's open subscriptions: they are cancelled at the server. listening: the client is there,
+// and is told. Nobody waits for what the server might still say about them: it may be silent for ever.
 func (p *pump) endListens(ctx context.Context, listening bool) {
 	p.listensEnded.Store(true)
 	open := p.clientRequests.takeListens()
@@ -75,8 +76,8 @@ func (p *pump) endListens(ctx context.Context, listening bool) {
 	})
 }
 
-// forEachBounded calls part for each of calls, to say something about it to a side that may be
-// stuck: all of it together takes a bounded time.
+// forEachBounded calls part for each of calls, which says something about it to a side that may take nothing: all of
+// it together takes no longer than FinalSendTimeout.
 func (p *pump) forEachBounded(ctx context.Context, calls []*call, part func(ctx context.Context, c *call)) {
 	ctx, cancel := context.WithTimeout(ctx, ownmsg.FinalSendTimeout)
 	defer cancel()
@@ -85,8 +86,8 @@ func (p *pump) forEachBounded(ctx context.Context, calls []*call, part func(ctx 
 	}
 }
 
-// drainServer waits until the server owes nothing or graceCtx is done; after the
-// client's end, for no more than DrainTimeout.
+// drainServer waits until the server owes nothing, or graceCtx is done, or the client is gone. clientEnd: the client
+// has sent its last, and the wait lasts no longer than DrainTimeout.
 func (p *pump) drainServer(graceCtx context.Context, clientEnd bool) {
 	var enough <-chan time.Time
 	if d := orDefault(p.opts.DrainTimeout, DefaultDrainTimeout); clientEnd {
@@ -120,8 +121,8 @@ func (p *pump) drainServer(graceCtx context.Context, clientEnd bool) {
 	}
 }
 
-// failOwedRequests answers everything that the server owes, once it has ended with err. owed:
-// that was something else than subscriptions.
+// failOwedRequests answers all that the server owes with an error, because it has ended with err. owed: there was
+// something else than subscriptions.
 func (p *pump) failOwedRequests(ctx context.Context, err error) (owed bool) {
 	text, data := ownmsg.Ending(err)
 	p.serverEndText, p.serverEndData = text, data
@@ -137,7 +138,7 @@ func (p *pump) failOwedRequests(ctx context.Context, err error) (owed bool) {
 	return owed
 }
 
-// endListen ends a client's open subscription gracefully (ST13).
+// endListen sends the client the end of its subscription id (ST13).
 func (p *pump) endListen(ctx context.Context, id jsonrpc.ID) {
 	result, cancelled := ownmsg.ListenEnd(id)
 	for _, m := range []jsonrpc.Message{result, cancelled} {
@@ -147,7 +148,7 @@ func (p *pump) endListen(ctx context.Context, id jsonrpc.ID) {
 	}
 }
 
-// answerWithError sends the client an error of the bridge's own.
+// answerWithError answers the client's request id with an error of the bridge's own.
 func (p *pump) answerWithError(ctx context.Context, id jsonrpc.ID, code int, text string, data []byte) {
 	m := jsonrpc.NewError(id, code, text, data)
 	if err := p.client.Send(ctx, m); err != nil {
@@ -155,7 +156,8 @@ func (p *pump) answerWithError(ctx context.Context, id jsonrpc.ID, code int, tex
 	}
 }
 
-// cancelAtServer tells the server that nobody waits for a request any more.
+// cancelAtServer tells the server that nobody waits for the answer to a request any more; id is the one that the
+// server knows, why a text.
 func (p *pump) cancelAtServer(ctx context.Context, id jsonrpc.ID, why string) {
 	ctx, cancel := context.WithTimeout(ctx, ownmsg.FinalSendTimeout)
 	defer cancel()
@@ -165,7 +167,7 @@ func (p *pump) cancelAtServer(ctx context.Context, id jsonrpc.ID, why string) {
 	}
 }
 
-// reportDropped tells that m reaches nobody.
+// reportDropped tells opts.Dropped that m reaches nobody.
 func (p *pump) reportDropped(m jsonrpc.Message, reason string) {
 	if p.opts.Dropped != nil {
 		p.opts.Dropped(m, reason)

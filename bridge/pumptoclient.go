@@ -9,18 +9,20 @@ import (
 
 // This file is a Pump's direction from the server to the client.
 
-// toClientSink is what the server's Conn hands its messages to. Its calls do not overlap.
+// toClientSink is the Sink of the server's Conn in a Pump: it passes messages on to the client. Its calls do not
+// overlap.
 type toClientSink struct {
 	*pump
 
-	// The message that is in the ledger while the client has not taken it.
-	entered     bool            // there is one
-	originalKey jsonrpc.Key     // of what the server has sent
-	outgoing    jsonrpc.Message // as the client is to get it
+	// entered: the message in outgoing is in the ledger, and the client has not taken it. The server's Conn offers it
+	// again.
+	entered     bool
+	originalKey jsonrpc.Key     // the Key of that message as the server has sent it
+	outgoing    jsonrpc.Message // that message as the client is to get it
 }
 
-// TrySend copies a message to the client if the client takes it at once. A request is left to
-// Send: it may have to be refused, which may wait.
+// TrySend implements Sink: it passes a message on if the client takes it at once. A request is left to Send: it may
+// have to be refused, which may wait.
 func (s *toClientSink) TrySend(m jsonrpc.Message) bool {
 	if m.Kind() == jsonrpc.Request {
 		return false
@@ -35,8 +37,8 @@ func (s *toClientSink) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
-// isEntered reports whether m is in the ledger. Another message that was there, and that the
-// server does not offer again, is dropped.
+// isEntered reports whether m is the message in outgoing, offered again. Another message in outgoing, which the
+// server's Conn has taken back, is dropped.
 func (s *toClientSink) isEntered(m *jsonrpc.Message) bool {
 	if !s.entered || s.originalKey == m.Key() {
 		return s.entered
@@ -46,9 +48,9 @@ func (s *toClientSink) isEntered(m *jsonrpc.Message) bool {
 	return false
 }
 
-// enter enters a message into the ledger. false: the client does not get it. It is not inlined
-// because all that writes to the client stands on the stack of Send: with a smaller one of
-// that, a session needs 8 KiB less.
+// enter enters a message of the server into the ledger, and puts what the client is to get into outgoing. false: the
+// client does not get it. It is not inlined because all that writes to the client stands on the stack of Send: with a
+// smaller one of that, a session needs 8 KiB less.
 //
 //go:noinline
 func (s *toClientSink) enter(ctx context.Context, m *jsonrpc.Message) (ok bool) {
@@ -59,7 +61,7 @@ func (s *toClientSink) enter(ctx context.Context, m *jsonrpc.Message) (ok bool) 
 	return ok
 }
 
-// finishMessage lets go of the outgoing message: it was handed on, or reaches nobody.
+// finishMessage forgets the outgoing message: the client has taken it, or it reaches nobody.
 func (s *toClientSink) finishMessage() {
 	if s.outgoing.Kind() == jsonrpc.Response {
 		s.clientRequests.answerDelivered()
@@ -69,8 +71,8 @@ func (s *toClientSink) finishMessage() {
 	s.outgoing = jsonrpc.Message{}
 }
 
-// Send copies a message to the client. Only the end of the server's Conn keeps it from
-// being taken.
+// Send implements Sink: it passes a message on to the client. A message that the client does not take is dropped; only
+// the end of ctx, with the server's Conn, makes Send return an error.
 func (s *toClientSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if !s.isEntered(&m) && !s.enter(ctx, &m) {
 		return nil
@@ -85,8 +87,9 @@ func (s *toClientSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// finishFailedSend ends a Send whose message the client has not taken. The client is gone then,
-// unless the end of ctx has broken the Send off.
+// finishFailedSend is called when the client has not taken the outgoing message: err says why. If the end of ctx has
+// broken the Send off, the message is kept for sendLastOffered. Otherwise the client is gone, and the message is
+// dropped.
 func (s *toClientSink) finishFailedSend(ctx context.Context, err error) error {
 	if ctx.Err() != nil && s.ctx.Err() == nil {
 		return err // the server has ended meanwhile: sendLastOffered goes on with it
@@ -104,8 +107,8 @@ func (s *toClientSink) finishFailedSend(ctx context.Context, err error) error {
 	return nil
 }
 
-// sendLastOffered hands on the message that the client was offered when the server ended, which is in the
-// ledger no more. A request is dropped: nobody would get its answer.
+// sendLastOffered is called when the server has ended: it sends the client the outgoing message, if there is one. A
+// request is dropped: nobody would get its answer.
 func (s *toClientSink) sendLastOffered(ctx context.Context) {
 	if !s.entered {
 		return
@@ -119,9 +122,9 @@ func (s *toClientSink) sendLastOffered(ctx context.Context) {
 	s.finishMessage()
 }
 
-// admitToClient enters a server's request into the ledger, and takes out the request that a
-// response answers. It reports whether the client is to get the message, and in what spelling.
-// After a response that the client is to get answerDelivered must follow.
+// admitToClient enters a server's request into the ledger, and takes the request that a response answers out of it. It
+// returns the message with the ids that the client knows; false: the client does not get it. After a response that the
+// client gets, answerDelivered must follow.
 func (p *pump) admitToClient(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, bool) {
 	switch m.Kind() {
 	case jsonrpc.Response:
@@ -158,8 +161,7 @@ func (p *pump) admitToClient(ctx context.Context, m jsonrpc.Message) (jsonrpc.Me
 	return m, true
 }
 
-// relatedAtClient returns a message that says to which request of the client it is related with the id that
-// the client has given that request.
+// relatedAtClient returns m with the client's own id of the request that m is related to (Message.Related).
 func (p *pump) relatedAtClient(m jsonrpc.Message) jsonrpc.Message {
 	if id, ok := m.During(); ok {
 		if asked := p.clientRequests.idAtClient(id); asked != id {
@@ -169,7 +171,7 @@ func (p *pump) relatedAtClient(m jsonrpc.Message) jsonrpc.Message {
 	return m
 }
 
-// isSubscriptionOver reports whether a subscription has ended; zero: it is none.
+// isSubscriptionOver reports whether no subscription with this id is open any more; false for the zero ID.
 func (p *pump) isSubscriptionOver(id jsonrpc.ID) bool {
 	if id.IsZero() {
 		return false
@@ -178,8 +180,8 @@ func (p *pump) isSubscriptionOver(id jsonrpc.ID) bool {
 	return !open || method != ownmsg.Listen
 }
 
-// refuseServerRequest sends the server an error in the client's place, unless the server takes
-// nothing (serverStalled).
+// refuseServerRequest answers a server's request with an error in the client's place. It sends nothing if the server
+// takes nothing (serverStalled).
 func (p *pump) refuseServerRequest(ctx context.Context, id jsonrpc.ID, code int, text string) {
 	ctx, cancel := context.WithTimeout(ctx, ownmsg.FinalSendTimeout)
 	defer cancel()

@@ -15,21 +15,23 @@ import (
 
 // This file is a Pump's direction from the client to the server.
 
-// clientReceive is the Receive from the client. When it is to stop, a Send to the server
-// that is under way goes on: it has the time that ctx has.
+// clientReceive ends a Pump's Receive from the client. A Send to the server that is under way then goes on until its
+// own ctx ends.
 type clientReceive struct {
-	ctx     context.Context // of the Receive
-	cancel  context.CancelCauseFunc
-	stopped atomic.Bool // nothing new is taken; set under mu
+	ctx     context.Context         // that of the Receive
+	cancel  context.CancelCauseFunc // ends ctx, with the reason as its cause
+	stopped atomic.Bool             // stop was called: nothing new is taken; set under mu
 
-	mu        sync.Mutex
-	sending   bool  // a Send to the server goes on
-	stopCause error // why nothing new is taken; nil: it is
+	mu        sync.Mutex // guards the fields below
+	sending   bool       // a Send to the server goes on
+	stopCause error      // why nothing new is taken; nil: stop was not called
 }
 
+// init makes it ready for a Receive that ends with ctx at the latest.
 func (r *clientReceive) init(ctx context.Context) { r.ctx, r.cancel = context.WithCancelCause(ctx) }
 
-// stop lets nothing more be taken from the client. The first call says why.
+// stop has nothing more taken from the client, for the reason why; only the first call counts. The Receive ends at
+// once, or after the Send to the server that goes on.
 func (r *clientReceive) stop(why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -42,8 +44,8 @@ func (r *clientReceive) stop(why error) {
 	}
 }
 
-// beginSend comes before a Send to the server that may wait. stopped: nothing new is to be
-// taken; the message at hand has come before that, and is still sent.
+// beginSend is called before a Send to the server that may wait. stopped: stop was called before; the message at hand
+// came before that, and is still sent.
 func (r *clientReceive) beginSend() (stopped bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,7 +53,7 @@ func (r *clientReceive) beginSend() (stopped bool) {
 	return r.stopCause != nil
 }
 
-// endSend comes after a Send that beginSend has begun.
+// endSend is called after the Send that beginSend has announced. If stop was called meanwhile, the Receive ends now.
 func (r *clientReceive) endSend() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,20 +63,21 @@ func (r *clientReceive) endSend() {
 	}
 }
 
-// done returns a channel that is closed once nothing more is received from the
-// client; cause says then why.
+// done returns a channel that is closed once nothing more is received from the client; cause says then why.
 func (r *clientReceive) done() <-chan struct{} { return r.ctx.Done() }
 
+// cause returns why the Receive has ended; nil: it has not.
 func (r *clientReceive) cause() error { return context.Cause(r.ctx) }
 
-// copyFromClient copies from the client to the server until the client ends or
-// Pump's ctx is done. What it waits for ends with graceCtx.
+// copyFromClient passes on what the client sends to the server until the client ends or Pump's ctx is done, and
+// returns why it has stopped. What it waits for ends with graceCtx.
 func (p *pump) copyFromClient(graceCtx context.Context) error {
 	s := &toServerSink{pump: p, graceCtx: graceCtx}
 	return s.finishReceive(p.client.Receive(p.clientReceive.ctx, s))
 }
 
-// finishReceive goes on when nothing more comes from the client, whose Receive has returned err. It returns why.
+// finishReceive is called when the client's Receive has returned err. It deals with a request that the server has not
+// taken, and returns why nothing more comes from the client.
 //
 //go:noinline
 func (s *toServerSink) finishReceive(err error) error {
@@ -93,24 +96,25 @@ func (s *toServerSink) finishReceive(err error) error {
 	return err
 }
 
-// toServerSink is what the client's Conn hands its messages to. Its calls do not overlap.
+// toServerSink is the Sink of the client's Conn in a Pump: it passes messages on to the server. Its calls do not
+// overlap.
 type toServerSink struct {
 	*pump
-	graceCtx context.Context // of a Send to the server that goes on after Pump's ctx is done
+	graceCtx context.Context // the ctx of a Send to the server that goes on after Pump's ctx is done
 
-	// The message that is in the ledger while the server has not taken it. The client's
-	// Conn offers it again, unless it has withdrawn it.
-	admitted    bool            // there is one
-	originalKey jsonrpc.Key     // of what the client has sent
-	outgoing    jsonrpc.Message // as the server is to get it
+	// admitted: the message in outgoing is in the ledger, and the server has not taken it. The client's Conn offers it
+	// again, unless it has withdrawn it.
+	admitted    bool
+	originalKey jsonrpc.Key     // the Key of that message as the client has sent it
+	outgoing    jsonrpc.Message // that message as the server is to get it
 
-	stopped bool // nothing is taken any more
+	stopped bool // stop was called: nothing is taken any more
 
-	unsentRequestID jsonrpc.ID // of a request that the server did not take before the client had gone
+	unsentRequestID jsonrpc.ID // the client's id of a request that the server had not taken when the client had gone; zero: none
 }
 
-// TrySend copies a message to the server if the server takes it at once. What has to
-// be answered by the Pump itself is left to Send.
+// TrySend implements Sink: it passes a message on if the server takes it at once. What has to be answered by the Pump
+// itself is left to Send.
 func (s *toServerSink) TrySend(m jsonrpc.Message) bool {
 	if s.clientReceive.stopped.Load() { // nothing new is taken
 		return false
@@ -140,8 +144,8 @@ func (s *toServerSink) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
-// isAdmitted reports whether m is in the ledger. Another message that was, and that the
-// client has withdrawn since, is taken out of it.
+// isAdmitted reports whether m is the message in outgoing, offered again. Another message in outgoing, which the
+// client's Conn has withdrawn, is forgotten.
 func (s *toServerSink) isAdmitted(m *jsonrpc.Message) bool {
 	if !s.admitted || s.originalKey == m.Key() {
 		return s.admitted
@@ -150,8 +154,7 @@ func (s *toServerSink) isAdmitted(m *jsonrpc.Message) bool {
 	return false
 }
 
-// withdraw forgets the outgoing message, which the server never had; a request is taken out of
-// the ledger.
+// withdraw forgets the outgoing message, which the server never had: a request leaves the ledger without an answer.
 func (s *toServerSink) withdraw() {
 	if s.outgoing.Kind() == jsonrpc.Request {
 		s.clientRequests.withdraw(s.outgoing.ID())
@@ -159,8 +162,8 @@ func (s *toServerSink) withdraw() {
 	s.clearOutgoing()
 }
 
-// stop answers a request that the server has not taken, and will not. Nothing is taken
-// afterwards.
+// stop makes the sink take nothing more, and answers a request in outgoing, which the server will not get, with an
+// error.
 func (s *toServerSink) stop() {
 	s.stopped = true
 	if s.outgoing.Kind() != jsonrpc.Request {
@@ -183,8 +186,8 @@ func (s *toServerSink) clearOutgoing() {
 	s.outgoing = jsonrpc.Message{}
 }
 
-// clearTaken clears the outgoing message once the server has taken it, which shows that the server
-// takes something again.
+// clearTaken is called when the server has taken the outgoing message, which shows that it takes something again
+// (serverStalled).
 func (s *toServerSink) clearTaken() {
 	s.clearOutgoing()
 	if s.serverStalled.Load() {
@@ -192,7 +195,9 @@ func (s *toServerSink) clearTaken() {
 	}
 }
 
-// Send copies a message to the server, or answers it in the server's place.
+// Send implements Sink: it passes a message on to the server. A request that may not pass, or that the server does not
+// take, is answered with an error, and Send returns nil. Its error says that the client is gone or nothing more is
+// taken.
 func (s *toServerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if s.stopped {
 		return errStopped
@@ -241,8 +246,9 @@ func (s *toServerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// admitToServer enters a client's request into the ledger, and takes out the request that a
-// response answers. It reports whether the server is to get the message, and in what spelling.
+// admitToServer enters a client's request into the ledger, and takes the request that a response answers out of it. It
+// returns the message with the ids that the server knows; false: the server does not get it, and a request was
+// answered with an error.
 func (p *pump) admitToServer(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, bool) {
 	switch m.Kind() {
 	case jsonrpc.Request:
@@ -288,8 +294,7 @@ func (p *pump) admitToServer(ctx context.Context, m jsonrpc.Message) (jsonrpc.Me
 	return m, true
 }
 
-// newClientCall is newCall for a client's request: it counts what the server's side keeps of the
-// request, too.
+// newClientCall is newCall for a client's request: heldBytes also counts what the server's side keeps of it.
 func (p *pump) newClientCall(m jsonrpc.Message) *call {
 	c := newCall(m)
 	switch size := m.Size(); {
@@ -301,9 +306,9 @@ func (p *pump) newClientCall(m jsonrpc.Message) *call {
 	return c
 }
 
-// acceptProgress returns a progress notification with the token as it was asked
-// with. It starts the time-out of the request anew. Progress of a request that
-// is over, or was cancelled, or of none, reaches nobody (J12, J13).
+// acceptProgress returns a progress notification with the token as the request in l was asked with, and sets the
+// time-out of that request to timeout from now. false: there is no such request any more, and the notification was
+// dropped (J12, J13).
 func (p *pump) acceptProgress(m jsonrpc.Message, l *ledger, timeout time.Duration) (jsonrpc.Message, bool) {
 	token := m.ProgressToken()
 	asked, ok := l.renewTimeout(token, timeout)
@@ -317,7 +322,7 @@ func (p *pump) acceptProgress(m jsonrpc.Message, l *ledger, timeout time.Duratio
 	return m, true
 }
 
-// withServerID returns the request m, of c, as the server gets it.
+// withServerID returns m, the request of the call, with the id that the server is to know.
 func (c *call) withServerID(m jsonrpc.Message) jsonrpc.Message {
 	if c.serverID.IsZero() {
 		return m
@@ -325,8 +330,8 @@ func (c *call) withServerID(m jsonrpc.Message) jsonrpc.Message {
 	return m.WithID(c.serverID)
 }
 
-// acceptCancellation has withdraw take the request that a cancellation is about out of its ledger,
-// and returns the cancellation with the request's id as the side that was asked knows it.
+// acceptCancellation calls withdraw, which takes a request out of a ledger, with the id in the cancellation m, and
+// returns m with the id that withdraw has returned: that by which the side knows it that was asked.
 func acceptCancellation(m jsonrpc.Message, withdraw func(jsonrpc.ID) (jsonrpc.ID, bool)) jsonrpc.Message {
 	id := m.CancelledID()
 	if asked, ok := withdraw(id); ok && asked != id {
@@ -335,7 +340,7 @@ func acceptCancellation(m jsonrpc.Message, withdraw func(jsonrpc.ID) (jsonrpc.ID
 	return m
 }
 
-// startTimeout starts the time-out of a request (J8). A subscription has none.
+// startTimeout starts the time-out of a client's request, if there is a RequestTimeout (J8). A subscription has none.
 func (p *pump) startTimeout(c *call) {
 	if p.opts.RequestTimeout <= 0 || c.method == ownmsg.Listen {
 		return
@@ -355,8 +360,8 @@ func (p *pump) startTimeout(c *call) {
 	})
 }
 
-// cancelCall implements canceller: it cancels a request because somebody who looks after the
-// bridge wants it.
+// cancelCall implements canceller: it cancels a client's request, for whoever looks after the bridge, at the server,
+// and answers the client.
 func (p *pump) cancelCall(id jsonrpc.ID) bool {
 	return p.clientRequests.giveUp(id, func(c *call) {
 		listen := c.method == ownmsg.Listen
@@ -372,8 +377,8 @@ func (p *pump) cancelCall(id jsonrpc.ID) bool {
 	})
 }
 
-// answerUntaken answers a message that the server did not take. It waits a moment before that: a
-// server that is ending says so in the other direction by then, and better.
+// answerUntaken answers a client's message m that the server did not take because of err: a request, with an error. It
+// waits a moment before that: a server that is ending says so in the other direction by then, and better.
 func (p *pump) answerUntaken(ctx context.Context, m jsonrpc.Message, err error) {
 	if m.Kind() != jsonrpc.Request {
 		p.reportDropped(m, "the server did not take it")
@@ -391,8 +396,7 @@ func (p *pump) answerUntaken(ctx context.Context, m jsonrpc.Message, err error) 
 	}
 }
 
-// answerAfterServerEnd answers a request that the client has sent before it could know that the
-// server has ended. copyFromClient waits for nothing else any more.
+// answerAfterServerEnd answers a client's request that has come after the server's end with the error that says so.
 func (p *pump) answerAfterServerEnd(ctx context.Context, id jsonrpc.ID) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ownmsg.FinalSendTimeout)
 	defer cancel()

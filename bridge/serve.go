@@ -30,27 +30,29 @@ func Serve(d Dialer, opts PumpOptions) Handler {
 	})
 }
 
-// closeBoth closes what a Pump that has returned err has left open.
+// closeBoth closes client, with err as the reason, and then server, after a Pump between them has returned err. It
+// returns err with the errors of closing.
 //
 //go:noinline
 func closeBoth(client, server Conn, err error) error {
 	return errors.Join(err, client.Close(err), server.Close(nil))
 }
 
-// serveWithoutServer serves a client whose server could not be had.
+// serveWithoutServer answers the requests of a client with errors until it ends, because Dial has returned why. It
+// returns an error that wraps why.
 func serveWithoutServer(ctx context.Context, client Conn, why error) error {
 	refuseAll(ctx, client, why)
 	return fmt.Errorf("no server: %w", why)
 }
 
-// Unavailable answers a request in place of a server that could not be had:
-// err is that of a Dialer. What clients may see of it is said at Serve.
+// Unavailable returns the error response for the request id where the server could not be had: err is that of
+// Dialer.Dial. What clients may see of err is said at Serve.
 func Unavailable(id jsonrpc.ID, err error) jsonrpc.Message {
 	text, data := ownmsg.Unavailable(err)
 	return jsonrpc.NewError(id, jsonrpc.CodeInternalError, text, data)
 }
 
-// refuseAll answers each request of a client with an error, because Dial has returned why.
+// refuseAll answers each request of a client with an error until the client ends, because Dial has returned why.
 func refuseAll(ctx context.Context, client Conn, why error) {
 	defer admission.MarkUnused(ctx)()
 	ctx, stop := context.WithCancel(ctx)
@@ -58,15 +60,18 @@ func refuseAll(ctx context.Context, client Conn, why error) {
 	_ = client.Receive(ctx, &unavailableSink{client: client, why: why, stop: stop})
 }
 
-// unavailableSink is the Sink of a client whose requests are answered with why.
+// unavailableSink is the Sink of a client for which there is no server: it answers requests with an error, and drops
+// all else.
 type unavailableSink struct {
-	client Conn
-	why    error              // what Dial has returned
+	client Conn               // where the errors are sent
+	why    error              // the error of Dial
 	stop   context.CancelFunc // ends the Receive
 }
 
+// TrySend implements Sink: it takes, and drops, all but requests.
 func (r *unavailableSink) TrySend(m jsonrpc.Message) bool { return m.Kind() != jsonrpc.Request }
 
+// Send implements Sink.
 func (r *unavailableSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if m.Kind() != jsonrpc.Request {
 		return nil

@@ -18,25 +18,27 @@ import (
 //
 // A StallWatch has one timer as long as messages go, and not one for each of them.
 type StallWatch struct {
-	ctx        context.Context    // of the Receive, or one that ends with it
-	cancel     context.CancelFunc // of ctx, when the peer has left
-	peerEndErr func() error       // nil: nothing can be known
-	gaveUp     atomic.Bool        // Send returns errHungUp
+	ctx        context.Context    // that of the Receive; if peerEndErr is set, one below it
+	cancel     context.CancelFunc // ends ctx, when the watch gives up or stops; nil: peerEndErr is nil
+	peerEndErr func() error       // tells of the peer's end, see NewStallWatch; nil: nothing can be known
+	gaveUp     atomic.Bool        // the watch has ended ctx, so Send returns errHungUp
 
-	sends  atomic.Uint64  // odd while one goes on
-	armed  atomic.Bool    // a look is to come, or goes on
-	checks sync.WaitGroup // looks that go on, or are to come
+	sends  atomic.Uint64  // counts beginnings and ends of Sends: odd while one goes on
+	armed  atomic.Bool    // the timer is set, or giveUpIfStalled runs
+	checks sync.WaitGroup // waits for runs of giveUpIfStalled that go on, or are to come
 
-	mu       sync.Mutex
-	finished bool        // Stop was called
-	timer    *time.Timer // of the next look; nil: there was none yet
+	mu       sync.Mutex  // guards the fields below
+	finished bool        // Stop was called: the timer is not set any more
+	timer    *time.Timer // calls giveUpIfStalled; nil: it was never set
 
-	checkedSends uint64    // sends at the last look; only giveUpIfStalled uses it, and stalledSince
-	stalledSince time.Time // when a look first found that the peer has hung up and the Sink takes nothing; zero: none did
+	checkedSends uint64 // sends at the last look; only giveUpIfStalled uses it
+	// since when a Send has gone on although the peer has ended, as far as looks have found; zero: none has. Only
+	// giveUpIfStalled uses it
+	stalledSince time.Time
 }
 
-// errHungUp is how Receive ends when the receiver takes nothing more, and the peer does
-// not wait for it either: it has hung up.
+// errHungUp is the error of StallWatch.Send, and so of a Receive, when the Sink has taken nothing for too long after
+// the peer's end.
 var errHungUp = errors.New("the server has taken nothing for minutes after the end of input")
 
 // stallCheckInterval is how often a StallWatch looks after a peer while nothing is taken from it.
@@ -46,8 +48,9 @@ const stallCheckInterval = time.Second
 // gone, and once it has sent its last but may still read: the receiver may only be
 // busy, or still starting.
 const (
+	// for how long the Sink may take nothing once the peer is gone: the receiver may only be busy, or still starting
 	goneStallTimeout = 10 * time.Second
-	eofStallTimeout  = 5 * time.Minute
+	eofStallTimeout  = 5 * time.Minute // for how long the Sink may take nothing once the peer sends nothing more but may still read
 )
 
 // NewStallWatch returns a StallWatch for one Receive, whose ctx it is. peerEndErr tells of the
@@ -62,9 +65,9 @@ func NewStallWatch(ctx context.Context, peerEndErr func() error) *StallWatch {
 	return w
 }
 
-// Send is sink.Send with the ctx of the Receive. One goroutine at a time calls it. It gives up,
-// with an error, when sink does not take m for 10 seconds after the peer is gone, or for 5
-// minutes after the peer has sent its last.
+// Send calls Send of sink with a ctx that ends with the Receive's. Only one goroutine at a time may call it. It gives
+// up, with errHungUp, when sink does not take m for 10 seconds after the peer is gone, or for 5 minutes after the peer
+// has sent its last.
 func (w *StallWatch) Send(sink Sink, m jsonrpc.Message) error {
 	if w.peerEndErr == nil {
 		return sink.Send(w.ctx, m)
@@ -81,7 +84,7 @@ func (w *StallWatch) Send(sink Sink, m jsonrpc.Message) error {
 	return err
 }
 
-// setTimer sets the timer.
+// setTimer sets the timer to stallCheckInterval from now, unless Stop was called.
 func (w *StallWatch) setTimer() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -92,7 +95,8 @@ func (w *StallWatch) setTimer() {
 	w.timer = time.AfterFunc(stallCheckInterval, w.giveUpIfStalled)
 }
 
-// giveUpIfStalled is what the timer calls: it ends the Receive if nothing is taken for too long from a peer that has left.
+// giveUpIfStalled is called by the timer: it gives up if the Sink has taken nothing for too long from a peer that has
+// ended. Otherwise it sets the timer again, as long as messages go.
 func (w *StallWatch) giveUpIfStalled() {
 	defer w.checks.Done()
 	n := w.sends.Load()
@@ -116,7 +120,8 @@ func (w *StallWatch) giveUpIfStalled() {
 	w.setTimer()
 }
 
-// mustGiveUp reports whether the peer is gone, or has sent its last, and the Sink has taken nothing for too long since.
+// mustGiveUp reports whether the peer is gone, or has sent its last, and the Sink has taken nothing for too long since
+// a look has found that.
 func (w *StallWatch) mustGiveUp() bool {
 	err := w.peerEndErr()
 	if err == nil {
@@ -132,7 +137,7 @@ func (w *StallWatch) mustGiveUp() bool {
 	return time.Since(w.stalledSince) >= patience
 }
 
-// Stop ends the watch, when nothing more is sent. It waits for a look that goes on.
+// Stop ends the watch; nothing may be sent any more. It waits for a run of giveUpIfStalled that goes on.
 func (w *StallWatch) Stop() {
 	w.mu.Lock()
 	w.finished = true
