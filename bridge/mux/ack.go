@@ -10,23 +10,24 @@ import (
 // This file sees to it that nobody waits without a word for a subscription that
 // the server does not acknowledge (MI21).
 
-// ackTimeout is how long a server may take to acknowledge a subscription. It may
-// have to be started or initialized for it, or be busy with something else.
+// ackTimeout is how long a server may take to acknowledge a subscription after it was sent. The server may have to be
+// started or initialized for it, or be busy with something else.
 const ackTimeout = time.Minute
 
+// notAcknowledgedReason is the reason, as JSON, in the cancellation of a subscription that the server has not
+// acknowledged within ackTimeout.
 var notAcknowledgedReason = []byte(`"it was not acknowledged"`)
 
-// startAckTimeout starts the time that the server has to acknowledge a subscription, which is
-// about to be sent. It is called with mu held.
+// startAckTimeout is called when a subscription is about to be sent: the server has ackTimeout to acknowledge it. It
+// is called with mu held.
 func (s *server) startAckTimeout(call *call) {
 	call.listen.ackDeadline = time.Now().Add(ackTimeout)
 	s.ackTimer.SetAtLatest(call.listen.ackDeadline)
 }
 
-// cancelOverdueListens cancels the subscriptions whose acknowledgement is overdue. A
-// subscription that was acknowledged before is sent again later (ST9); any other is answered
-// with an error. ackTimer calls this function, and not the writer, which may be waiting for the
-// server.
+// cancelOverdueListens cancels the subscriptions that the server has not acknowledged in time. A subscription that was
+// acknowledged before is sent again later (ST9); any other is answered with an error. ackTimer calls it; the writer
+// cannot, as it may be waiting for the server.
 func (s *server) cancelOverdueListens() {
 	x := s.mux
 	x.mu.Lock()

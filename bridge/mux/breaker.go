@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// tripAfter is from how many failures in a row on calls are refused until the next attempt,
+	// tripAfter is from how many failures in a row on the breaker is open: calls are refused until the next attempt,
 	// and do not wait for a server.
 	tripAfter = 5
 
@@ -16,21 +16,22 @@ const (
 	// that comes later than this after nextAttempt counts as the first.
 	stableAfter = time.Minute
 
-	// maxWorkingFailures is how many of the failures before it count when a server ends soon
-	// that has answered calls. So there are never tripAfter of them, and calls go on waiting for
-	// the next server.
+	// maxWorkingFailures: when a server ends soon that has answered calls, only so many of the failures before it
+	// count. So there are never tripAfter of them, and calls go on waiting for the next server.
 	maxWorkingFailures = 2
 )
 
-// breaker says when a server that has failed may be tried again (ST9).
+// breaker says when a server may be dialed again after others have failed or ended (ST9).
 type breaker struct {
-	minBackoff, maxBackoff time.Duration // between attempts
-	failures               int           // in a row
-	nextAttempt            time.Time     // no server is dialed before
-	briefRuns              int           // servers in a row that have done their work and soon ended
+	// the wait for the next attempt after a first failure, and the longest wait
+	minBackoff, maxBackoff time.Duration
+	failures               int       // how many failures there were in a row
+	nextAttempt            time.Time // no server is dialed before this time
+	briefRuns              int       // how many servers in a row have done their work and ended soon
 }
 
-// recordFailure records that a server could not be dialed, or has ended soon after its start.
+// recordFailure records that a server could not be dialed, or has ended soon after its start: the next attempt comes
+// later the more failures there were in a row.
 func (b *breaker) recordFailure(now time.Time) {
 	if b.failures > 0 && now.Sub(b.nextAttempt) > stableAfter {
 		b.failures = 0
@@ -44,9 +45,9 @@ func (b *breaker) recordFailure(now time.Time) {
 	b.nextAttempt = now.Add(wait - rand.N(wait/4+1)) // not all bridges at the same time
 }
 
-// recordEnd records that a server has ended, and how long it has lived; answered: it has
-// answered a call. A server that has answered works, though something makes it crash: calls go
-// on waiting for the next one (maxWorkingFailures).
+// recordEnd records that a server has ended, lived after its start, which is a failure if that was soon. answered: it
+// has answered a call. Such a server works, though something makes it crash: calls go on waiting for the next one
+// (maxWorkingFailures).
 func (b *breaker) recordEnd(now time.Time, lived time.Duration, answered bool) {
 	if lived < stableAfter {
 		if answered {
@@ -58,10 +59,9 @@ func (b *breaker) recordEnd(now time.Time, lived time.Duration, answered bool) {
 	b.failures, b.briefRuns, b.nextAttempt = 0, 0, now
 }
 
-// recordFinishedWork records that a server has ended which had done its work. That is no
-// failure, however short its life was: calls may start the next server at once. idle is for how
-// long open subscriptions alone must not start it: they would start each server because the last
-// one has ended.
+// recordFinishedWork records that a server has ended, lived after its start, which had done its work. That is no
+// failure, however soon it was: calls may start the next server at once. idle is for how long open subscriptions alone
+// must not start it: they would start each server because the last one has ended.
 func (b *breaker) recordFinishedWork(now time.Time, lived time.Duration) (idle time.Duration) {
 	b.failures, b.nextAttempt = 0, now
 	if lived >= stableAfter {
@@ -85,7 +85,8 @@ func IsOrderly(err error) bool {
 	return err == nil || errors.Is(err, io.EOF)
 }
 
-// isOpen reports whether calls are to be refused at once.
+// isOpen reports whether calls are to be refused at once, because servers have failed too often and the next attempt
+// is not due.
 func (b *breaker) isOpen(now time.Time) bool {
 	return b.failures >= tripAfter && now.Before(b.nextAttempt)
 }

@@ -11,10 +11,11 @@ import (
 // value has none. Most clients have a single call and no other ever, for each POST of 2026-07-28
 // is a client: that call is kept without a map.
 type clientCalls struct {
-	only *call                // nil: there is none, or the calls are in more
-	more map[jsonrpc.ID]*call // nil: there was never more than one at a time
+	only *call                // the single call; nil: there is none, or the calls are in more
+	more map[jsonrpc.ID]*call // the calls, once there were several at a time; nil: there never were
 }
 
+// len returns how many calls there are.
 func (s *clientCalls) len() int {
 	if s.only != nil {
 		return 1
@@ -22,7 +23,7 @@ func (s *clientCalls) len() int {
 	return len(s.more)
 }
 
-// get returns the call with this very id; nil: there is none.
+// get returns the call whose id is spelled like this; nil: there is none.
 func (s *clientCalls) get(id jsonrpc.ID) *call {
 	if s.only != nil && s.only.id == id {
 		return s.only
@@ -30,7 +31,8 @@ func (s *clientCalls) get(id jsonrpc.ID) *call {
 	return s.more[id]
 }
 
-// find returns the call that an id means, as jsonrpc.Find does; nil: there is none.
+// find returns the call whose id is spelled like this, or else is the same JSON value (jsonrpc.Find); nil: there is
+// none.
 func (s *clientCalls) find(id jsonrpc.ID) *call {
 	if s.only != nil && s.only.id.Equivalent(id) {
 		return s.only
@@ -39,7 +41,7 @@ func (s *clientCalls) find(id jsonrpc.ID) *call {
 	return call
 }
 
-// add enters a call whose id is not in use.
+// add enters a call, whose id must not be in use.
 func (s *clientCalls) add(c *call) {
 	switch {
 	case s.more != nil:
@@ -52,6 +54,7 @@ func (s *clientCalls) add(c *call) {
 	}
 }
 
+// remove takes a call out.
 func (s *clientCalls) remove(call *call) {
 	if s.only == call {
 		s.only = nil
@@ -60,6 +63,7 @@ func (s *clientCalls) remove(call *call) {
 	delete(s.more, call.id)
 }
 
+// all returns all calls, in no order.
 func (s *clientCalls) all() iter.Seq[*call] {
 	return func(yield func(*call) bool) {
 		if s.only != nil {

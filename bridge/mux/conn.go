@@ -16,24 +16,25 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// conn is a Mux's server as one client sees it.
+// conn is the bridge.Conn that a Mux gives one client, in the place of a server.
 type conn struct {
-	mux       *Mux
-	principal string // "": the client has not authenticated
+	mux       *Mux   // whose Conn it is
+	principal string // the client's; "": it has not authenticated
 
-	removed bool        // removeConn has forgotten it; under mux.mu
-	calls   clientCalls // in progress; under mux.mu
+	removed bool        // removeConn was called for it; under mux.mu
+	calls   clientCalls // the client's calls in progress; under mux.mu
 
-	inbox bridge.Inbox // for the client; isFull, which is in room.go, says what it may hold
+	inbox bridge.Inbox // messages for the client; isFull, which is in room.go, says how many
 
-	// mu is held while something is put into inbox, so that it is known how much waits
-	// there, and that the call is not cancelled.
+	// mu is held while something is put into inbox, so that it is known how much waits there, and that the call is not
+	// cancelled. It also guards the fields below.
 	mu       sync.Mutex
 	err      error         // why the Conn has ended; nil: it has not, or its client still reads the rest (endWhenDelivered)
-	done     chan struct{} // closed when err is set; nil: nobody has asked for it
-	roomWait *roomWait     // nil: inbox was never half full
+	done     chan struct{} // closed when err is set; nil: doneChan was not called
+	roomWait *roomWait     // for those who wait for room in inbox; nil: inbox was never half full
 }
 
+// errNoMessage is the error of Send for the zero Message.
 var errNoMessage = errors.New("bridge: send of an invalid message")
 
 // Send implements bridge.Conn. It waits for a server, and for room in the server's queue; with a
@@ -70,7 +71,7 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	return errNoMessage
 }
 
-// newCall makes the call of a client's request. enterLocked enters it into the ledger.
+// newCall makes the call for a client's request m. enterLocked enters it into the ledger.
 func (c *conn) newCall(m jsonrpc.Message) *call {
 	call := &call{conn: c, id: m.ID(), token: m.ProgressToken(), logLevel: -1}
 	if level := requestedLogLevel(m); level != nil {
@@ -85,8 +86,8 @@ func (c *conn) newCall(m jsonrpc.Message) *call {
 	return call
 }
 
-// requestedLogLevel returns from which level on a request asks for log messages, as raw JSON;
-// nil: it asks for none.
+// requestedLogLevel returns the least level of log messages that a request asks for, as raw JSON; nil: it asks for
+// none.
 func requestedLogLevel(m jsonrpc.Message) (level []byte) {
 	meta := m.Meta()
 	if !bytes.Contains(meta, []byte("logLevel")) && bytes.IndexByte(meta, '\\') < 0 {
@@ -95,7 +96,7 @@ func requestedLogLevel(m jsonrpc.Message) (level []byte) {
 	return era.MetaOf(m).LogLevel
 }
 
-// request sends a request to the server, or answers it with an error.
+// request sends a client's request to the server, or answers it with an error.
 func (c *conn) request(ctx context.Context, m jsonrpc.Message) error {
 	id := m.ID()
 	if name := ambiguousKey(m); name != "" {
@@ -123,8 +124,7 @@ func (c *conn) request(ctx context.Context, m jsonrpc.Message) error {
 	return c.mux.submit(ctx, c, call, m)
 }
 
-// TrySend implements bridge.Conn. It takes requests only, but no subscriptions, and only while
-// there is a server that takes them at once.
+// TrySend implements bridge.Conn. It takes a request, but no subscription, if there is a server that takes it at once.
 func (c *conn) TrySend(m jsonrpc.Message) bool {
 	if m.Kind() != jsonrpc.Request || ambiguousKey(m) != "" || m.Method() == ownmsg.Listen {
 		return false
@@ -156,9 +156,8 @@ func (c *conn) TrySend(m jsonrpc.Message) bool {
 	return false
 }
 
-// ambiguousKey returns the key of the envelope that another key of m is equal to
-// but for upper and lower case, "" if there is none. A server that takes the
-// one for the other would answer another client's request, or cancel it.
+// ambiguousKey returns a key of JSON-RPC's envelope which m has in another spelling by upper and lower case; "": there
+// is none. A server that takes the one for the other would answer another client's request, or cancel it.
 func ambiguousKey(m jsonrpc.Message) string {
 	if !m.IsExtended() { // mostly so
 		return ""
@@ -177,8 +176,8 @@ func ambiguousKey(m jsonrpc.Message) string {
 	return ""
 }
 
-// enterCall enters a call into the ledger. If it may not be entered, no is the error to answer
-// it with. err is for a Conn or a Mux that has ended.
+// enterCall enters a call into the ledger. no is valid if the call may not be entered: it is the error to answer it
+// with. err says that the Conn or the Mux has ended.
 func (c *conn) enterCall(call *call) (no jsonrpc.Message, err error) {
 	c.mux.mu.Lock()
 	defer c.mux.mu.Unlock()
@@ -211,9 +210,9 @@ func (c *conn) enterLocked(call *call) (no jsonrpc.Message, err error) {
 	return no, nil
 }
 
-// cancel takes the call that a cancellation is about out of the ledger. A client can only cancel
-// its own (D.2). What the client has not read about the call is taken back, also if the call is
-// answered already: the id may be in use again soon.
+// cancel cancels the client's call that the cancellation m is about. A client can only cancel its own (D.2). What the
+// client has not read about the call is taken back, also if the call is answered already: the id may be in use again
+// soon.
 func (c *conn) cancel(m jsonrpc.Message) {
 	x, id := c.mux, m.CancelledID()
 	x.mu.Lock()
@@ -227,18 +226,16 @@ func (c *conn) cancel(m jsonrpc.Message) {
 	}
 }
 
-// withdrawUnread takes back all that the client has not received about its request with this id;
-// found: there was something.
+// withdrawUnread takes back what waits in inbox about the client's request with this id; found: there was something.
 func (c *conn) withdrawUnread(id jsonrpc.ID) (found bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.inbox.Remove(func(m jsonrpc.Message) bool { return m.Related().Equivalent(id) })
 }
 
-// pushOrEndClient hands a message to the client. If the client's inbox is full, it waits for the
-// client only as long as room.go says, and then ends the Conn (D.2). If call, which may be nil,
-// is cancelled by then, the message is dropped. mux.mu is not held; finish is for what takes a
-// call out of the ledger.
+// pushOrEndClient hands a message to the client. If the client's inbox is full, it waits as long as room.go says, and
+// then ends the Conn (D.2). call is the request that the message is about; nil: none. If it is cancelled by then, the
+// message is dropped. mux.mu is not held; finish is for what takes a call out of the ledger.
 func (c *conn) pushOrEndClient(call *call, m jsonrpc.Message) {
 	for !c.tryEnqueue(call, m) {
 		if !c.awaitRoomOrEnd(m) {
@@ -248,7 +245,7 @@ func (c *conn) pushOrEndClient(call *call, m jsonrpc.Message) {
 	c.inbox.Wake()
 }
 
-// tryPush is pushOrEndClient for who must not wait: false: there is no room, and nothing was done.
+// tryPush is pushOrEndClient for who must not wait. false: there is no room, and nothing was done.
 func (c *conn) tryPush(call *call, m jsonrpc.Message) bool {
 	if !c.tryEnqueue(call, m) {
 		return false
@@ -257,14 +254,13 @@ func (c *conn) tryPush(call *call, m jsonrpc.Message) bool {
 	return true
 }
 
-// Receive implements bridge.Conn. Each message has Related: the client's own id of the
-// request that it is about.
+// Receive implements bridge.Conn. Each message has as its Related the client's own id of the request that it is about.
 func (c *conn) Receive(ctx context.Context, sink bridge.Sink) error {
 	return c.inbox.Receive(ctx, sink)
 }
 
-// endWhenDelivered ends the Conn for the reason err once its client has read what it has got.
-// The caller must call removeConn, too.
+// endWhenDelivered ends the Conn for the reason err once its client has read what waits in inbox. The caller must call
+// removeConn, too.
 func (c *conn) endWhenDelivered(err error) { c.inbox.End(err) }
 
 // doneChan returns a channel that is closed when the Conn has ended (markEnded).
@@ -294,7 +290,7 @@ func (c *conn) Close(error) error {
 	return nil
 }
 
-// end ends the Conn for the reason err; the first one counts.
+// end ends the Conn for the reason err, and cancels the client's calls; only the first call counts.
 func (c *conn) end(err error) {
 	c.markEnded(err)
 	c.mux.mu.Lock()
@@ -302,7 +298,8 @@ func (c *conn) end(err error) {
 	c.mux.removeConn(c)
 }
 
-// markEnded makes Receive and Send return err. The caller must call removeConn, too.
+// markEnded makes Receive and Send return err, from now on; only the first call counts. The caller must call
+// removeConn, too.
 func (c *conn) markEnded(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -322,4 +319,5 @@ func (c *conn) samePrincipal(o *conn) bool {
 	return c == o || c.principal != "" && o != nil && c.principal == o.principal
 }
 
+// goneReason is the reason, as JSON, in the cancellation of a call whose client has gone.
 var goneReason = []byte(`"the client has gone"`)

@@ -26,7 +26,8 @@ func (s *server) users() []string {
 	return slices.Sorted(maps.Keys(users))
 }
 
-// noteLastUser notes the principal of a request that is over. It is called with mu held.
+// noteLastUser is called when a call leaves the ledger: it notes the principal of a request that the server may know
+// of. It is called with mu held.
 func (s *server) noteLastUser(call *call) {
 	if s.mayKnow(call) && call.listen == nil {
 		s.hadRequests, s.lastUser = true, call.conn.principal
@@ -44,10 +45,11 @@ func (x *Mux) endConnsOf(principals []string, err error) {
 	}
 }
 
-// serverEndError is the reason why endConnsOf has ended a Conn: the server's end, err. Its text
-// for clients is the one that any end of a server has (ownmsg.Ending).
-type serverEndError struct{ err error }
+// serverEndError is the error with which endConnsOf ends a Conn, because the server has ended with err. Its text for
+// clients is the one that any end of a server has (ownmsg.Ending).
+type serverEndError struct{ err error } // how the server has ended
 
+// Error returns the text that clients may see.
 func (e *serverEndError) Error() string {
 	text, _ := ownmsg.Ending(e.err)
 	return text
@@ -56,4 +58,5 @@ func (e *serverEndError) Error() string {
 // PublicError is the text that clients may see (ownmsg.Unavailable).
 func (e *serverEndError) PublicError() string { return e.Error() }
 
+// Unwrap returns how the server has ended.
 func (e *serverEndError) Unwrap() error { return e.err }

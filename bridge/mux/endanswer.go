@@ -10,20 +10,21 @@ import (
 // gives them before Receive returns. A client that has such an answer may call again at once, and
 // that call must get to the next server (ST9).
 
-// endAnswerWait is how long such an answer is kept for the end that it speaks of. That end comes
-// in a moment, unless another server has ended, behind this one.
+// endAnswerWait is how long an answer that says that the server has ended is kept until Receive says so too. That
+// comes in a moment, unless it was another server that has ended, behind this one.
 const endAnswerWait = 50 * time.Millisecond
 
-// maxEndAnswerSize is the size, in bytes, above which an answer is not kept: a filter makes short ones.
+// maxEndAnswerSize is the size, in bytes, of the largest answer that is kept until the server has ended: a filter
+// makes short ones.
 const maxEndAnswerSize = 16 << 10
 
-// endAnswer is an answer that says that the server has ended.
+// endAnswer is an answer that says that the server has ended, and is kept until it has.
 type endAnswer struct {
-	call *call
-	m    jsonrpc.Message
+	call *call           // the call that it answers
+	m    jsonrpc.Message // the answer, with the id that the server knows
 }
 
-// saysServerEnded reports whether an answer says that the server has ended.
+// saysServerEnded reports whether an answer is the error with which the bridge says that the server has ended.
 func saysServerEnded(m jsonrpc.Message) bool {
 	if !m.IsError() {
 		return false
@@ -32,13 +33,14 @@ func saysServerEnded(m jsonrpc.Message) bool {
 	return reason == "server_ended"
 }
 
-// holdEndAnswer keeps an answer until the server has ended. It is called with mu held.
+// holdEndAnswer keeps the answer m to call until the server has ended, for endAnswerWait at most. It is called with mu
+// held.
 func (s *server) holdEndAnswer(call *call, m jsonrpc.Message) {
 	s.endAnswers = append(s.endAnswers, endAnswer{call, m})
 	s.endTimer.SetAtLatest(time.Now().Add(endAnswerWait))
 }
 
-// releaseEndAnswersLocked gives clients the answers that were kept. It is called with mu held.
+// releaseEndAnswersLocked gives clients the answers that holdEndAnswer has kept. It is called with mu held.
 func (s *server) releaseEndAnswersLocked() {
 	for _, a := range s.endAnswers {
 		if a.call.removed {
@@ -50,7 +52,7 @@ func (s *server) releaseEndAnswersLocked() {
 	s.endAnswers = nil
 }
 
-// releaseEndAnswers is releaseEndAnswersLocked for endTimer: the server has not ended in time.
+// releaseEndAnswers gives clients the answers that were kept, as the server has not ended in time. endTimer calls it.
 func (s *server) releaseEndAnswers() {
 	s.mux.mu.Lock()
 	defer s.mux.mu.Unlock()

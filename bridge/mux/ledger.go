@@ -7,38 +7,37 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// call is one request in progress.
+// call is one request of a client that is in progress.
 type call struct {
-	conn     *conn
-	id       jsonrpc.ID // as its client knows it
-	serverID int64      // its id at the server; under Mux.mu, and so is what is below listen
-	token    jsonrpc.ID // of progress, as its client knows it; zero: none
-	logLevel int        // rank of the log messages that it asked for; negative: none
-	// isDiscover: it is server/discover, which is not cancelled: there are servers
-	// that take the cancellation, as their second message, for the beginning of a
-	// legacy session. Its answer reaches nobody.
+	conn     *conn      // the client's
+	id       jsonrpc.ID // the id as its client knows it
+	serverID int64      // the id as the server knows it; under Mux.mu, and so are server, written and removed
+	token    jsonrpc.ID // the progress token as its client knows it; zero: none
+	logLevel int        // the rank (era.LogRank) of the least log messages that it asks for; negative: it asks for none
+	// isDiscover: it is server/discover, whose cancellation is not sent to the server: there are servers that take
+	// that, as their second message, for the beginning of a legacy session. The answer reaches nobody then.
 	isDiscover bool
-	listen     *subscription // nil: it is no subscription
+	listen     *subscription // what is known of it as a subscription; nil: it is none
 
-	server  *server // which has it, or is about to get it; nil: it waits for one
-	written bool    // the server may know of it
-	removed bool    // from the ledger: it was answered or cancelled, or TrySend has not sent it
+	server  *server // the server that has it, or is about to get it; nil: it waits for one
+	written bool    // it was written to the server, or may have been
+	removed bool    // it is no longer in the ledger: it was answered or cancelled, or TrySend has not sent it
 
-	cancelled atomic.Bool // removed without an answer: nothing more about it reaches its client. Not under Mux.mu
+	cancelled atomic.Bool // it left the ledger without an answer: nothing more about it reaches its client. Not under Mux.mu
 }
 
-// ledger is the requests in progress; under Mux.mu.
+// ledger has the calls of all clients that are in progress; under Mux.mu.
 type ledger struct {
-	calls            map[int64]*call // by their ids at the server
+	calls            map[int64]*call // the calls, by serverID
 	listens          int             // how many of calls are subscriptions
-	callsByPrincipal map[string]int  // how many of calls each principal has; a client without one is not in it
-	lastServerID     int64           // the newest serverID
+	callsByPrincipal map[string]int  // how many of calls each principal has that has any
+	lastServerID     int64           // the serverID that was given last
 
-	strayLogsUntil time.Time // until then log messages may be about what was cancelled,
-	strayLogsOf    *conn     // by this client; nil: by several
+	strayLogsUntil time.Time // until then the server may log about a call that was cancelled
+	strayLogsOf    *conn     // the client of that call; nil: there were calls of several clients
 }
 
-// enter enters a new call.
+// enter enters a new call, and gives it a serverID.
 func (l *ledger) enter(call *call) {
 	c := call.conn
 	c.calls.add(call)
@@ -51,8 +50,8 @@ func (l *ledger) enter(call *call) {
 	}
 }
 
-// assignServerID gives a call an id at the server, which has not been used before (J2): also one
-// that the server is sent again.
+// assignServerID gives a call a serverID that was not used before (J2), also one that has had another and is sent
+// again.
 func (l *ledger) assignServerID(call *call) {
 	delete(l.calls, call.serverID)
 	l.lastServerID++
@@ -60,7 +59,7 @@ func (l *ledger) assignServerID(call *call) {
 	l.calls[call.serverID] = call
 }
 
-// remove takes a call out.
+// remove takes a call out, also of its client's calls.
 func (l *ledger) remove(call *call) {
 	delete(l.calls, call.serverID)
 	if call.listen != nil {
@@ -79,12 +78,11 @@ func (l *ledger) remove(call *call) {
 	call.removed = true
 }
 
-// requestCount returns how many calls there are, without subscriptions.
+// requestCount returns how many calls there are, subscriptions not counted.
 func (l *ledger) requestCount() int { return len(l.calls) - l.listens }
 
-// isFull reports whether a client may have no more calls: it has as many as are left for the
-// others, if there may be `most` of them altogether (D.2). A principal counts as one client.
-// most 0: there is no bound.
+// isFull reports whether the client of c may have no more calls, if there may be `most` of them altogether: it has as
+// many as are left for the others (D.2). Conns of one principal are one client. most 0: there is no bound.
 func (l *ledger) isFull(c *conn, most int) bool {
 	share := c.calls.len()
 	if c.principal != "" {
@@ -93,7 +91,7 @@ func (l *ledger) isFull(c *conn, most int) bool {
 	return most > 0 && share >= most-len(l.calls)
 }
 
-// othersHaveCalls reports whether others than c have calls in progress.
+// othersHaveCalls reports whether others than c have calls in progress, subscriptions not counted.
 func (l *ledger) othersHaveCalls(c *conn) bool {
 	others := l.requestCount()
 	for call := range c.calls.all() {
@@ -104,11 +102,11 @@ func (l *ledger) othersHaveCalls(c *conn) bool {
 	return others > 0
 }
 
-// strayLogTime is how long after the cancellation of a call a log message may
-// still be about it.
+// strayLogTime is for how long after the cancellation of a call the server may still log about it.
 const strayLogTime = 5 * time.Second
 
-// noteCancelled notes that a call is cancelled which the server may know of.
+// noteCancelled is called when a call is cancelled that the server may know of: for strayLogTime it may still log
+// about it.
 func (l *ledger) noteCancelled(call *call) {
 	if call.listen != nil { // no log message is about a subscription
 		return
@@ -122,8 +120,8 @@ func (l *ledger) noteCancelled(call *call) {
 	l.strayLogsUntil = now.Add(strayLogTime)
 }
 
-// mayBeStrayLog reports whether a log message that names no call may be about one that others than
-// c have cancelled.
+// mayBeStrayLog reports whether a log message that names no call may be about one that another client than c's has
+// cancelled.
 func (l *ledger) mayBeStrayLog(c *conn) bool {
 	return !time.Now().After(l.strayLogsUntil) && !c.samePrincipal(l.strayLogsOf)
 }

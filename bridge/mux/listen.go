@@ -9,13 +9,12 @@ import (
 // This file keeps subscriptions open at a server that lives, but to which each
 // has a connection of its own, as over HTTP: that may break alone (C.2).
 
-// steadyListenTime is how long a subscription must have lasted since it was acknowledged for the
-// wait before it is sent again to be the shortest.
+// steadyListenTime is how long a subscription must have lasted, since it was acknowledged, for its loss to count as
+// the first: then it is sent again after the shortest wait.
 const steadyListenTime = 5 * time.Second
 
-// saysServerLost reports whether an error says that a subscription was lost on the way to the
-// server, or that the server is out of reach. Our own clients, and other bridges, give such
-// errors (C.7).
+// saysServerLost reports whether an answer to a subscription is an error that says that it was lost on the way to the
+// server, or that the server is out of reach. Our own clients, and other bridges, give such errors (C.7).
 func saysServerLost(m jsonrpc.Message) bool {
 	if !m.IsError() {
 		return false
@@ -31,8 +30,8 @@ func saysServerLost(m jsonrpc.Message) bool {
 	return false
 }
 
-// relistenLater has a subscription sent again after a while, which grows each time that the
-// subscription has not lasted. It is called with mu held.
+// relistenLater has the writer send a subscription again after a wait, which grows each time that the subscription has
+// not lasted. It is called with mu held.
 func (s *server) relistenLater(call *call) {
 	x := s.mux
 	l := call.listen
@@ -48,13 +47,13 @@ func (s *server) relistenLater(call *call) {
 	signal(s.delayedAdded)
 }
 
-// delayedListen is a subscription that is to be sent again.
+// delayedListen is a subscription that is to be sent again to the same server.
 type delayedListen struct {
-	call   *call
-	sendAt time.Time
+	call   *call     // the subscription
+	sendAt time.Time // when it is sent
 }
 
-// nextListenDue returns when the first of delayedListens is due; zero: there is none.
+// nextListenDue returns when the first of delayedListens is to be sent; zero: there is none.
 func (s *server) nextListenDue() time.Time {
 	s.mux.mu.Lock()
 	defer s.mux.mu.Unlock()
@@ -67,7 +66,7 @@ func (s *server) nextListenDue() time.Time {
 	return first
 }
 
-// sendDueListens sends what is due of delayedListens. The writer calls it.
+// sendDueListens sends those of delayedListens whose time has come. The writer calls it.
 func (s *server) sendDueListens() {
 	s.mux.mu.Lock()
 	now := time.Now()

@@ -39,13 +39,18 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultMaxUnread      = 100_000 // a burst of small ones is read faster than any client can
+	// DefaultMaxUnread is Options.MaxUnread by default. It is large because a burst of small messages comes faster than
+	// any client can read.
+	DefaultMaxUnread = 100_000
+	// DefaultMaxUnreadBytes is Options.MaxUnreadBytes by default.
 	DefaultMaxUnreadBytes = 16 << 20
-	DefaultBackoff        = 500 * time.Millisecond
-	DefaultMaxBackoff     = 30 * time.Second
+	// DefaultBackoff is Options.Backoff by default.
+	DefaultBackoff = 500 * time.Millisecond
+	// DefaultMaxBackoff is Options.MaxBackoff by default, unless Backoff is longer.
+	DefaultMaxBackoff = 30 * time.Second
 )
 
-// maxCalls is how many requests of one client may wait for an answer (D.2).
+// maxCalls is how many requests of one client may wait for an answer at once (D.2).
 const maxCalls = 1000
 
 // Options tune a Mux. All but Dialer may be zero.
@@ -55,10 +60,11 @@ type Options struct {
 	// before that Conn is closed. Its ctx is done when the Mux is closed.
 	Dialer bridge.Dialer
 
-	// MaxUnread is how many messages a client may leave unread, and MaxUnreadBytes how many
-	// bytes, before it has to read fast or its Conn is ended (ErrSlow). One message always fits.
-	// 0 means DefaultMaxUnread and DefaultMaxUnreadBytes.
-	MaxUnread      int
+	// MaxUnread is how many messages a client may leave unread before it has to read fast or its Conn is ended
+	// (ErrSlow). 0 means DefaultMaxUnread.
+	MaxUnread int
+	// MaxUnreadBytes is how many bytes the messages that a client leaves unread may have, likewise. One message always
+	// fits. 0 means DefaultMaxUnreadBytes.
 	MaxUnreadBytes int
 
 	// MaxCalls is how many requests may be in progress at the server, open subscriptions among
@@ -67,18 +73,17 @@ type Options struct {
 	// means no bound.
 	MaxCalls int
 
-	// Backoff is the time to the next attempt after a first failure to start
-	// the server or keep it up for a minute; it doubles with each one that
-	// follows, up to MaxBackoff. A server that has answered calls, and ends
-	// in an orderly way (IsOrderly), is no failure: a call starts the next at
-	// once, and only open subscriptions wait. 0 means DefaultBackoff and
-	// DefaultMaxBackoff.
-	Backoff    time.Duration
+	// Backoff is the time to the next attempt after a first failure to start the server or keep it up for a minute; it
+	// doubles with each one that follows, up to MaxBackoff. A server that has answered calls, and ends in an orderly
+	// way (IsOrderly), is no failure: a call starts the next at once, and only open subscriptions wait. 0 means
+	// DefaultBackoff.
+	Backoff time.Duration
+	// MaxBackoff is the longest time to the next attempt. 0 means DefaultMaxBackoff.
 	MaxBackoff time.Duration
 
-	// Dropped is told of each message that reached nobody, and why. The reason never holds
-	// content. Dropped may be called concurrently, with no lock held: it may use the Mux. It
-	// should not wait, for the reader of the server may have called it. nil is fine.
+	// Dropped is told of each message that reached nobody, and why. The reason never holds content. Dropped may be
+	// called concurrently, with no lock held: it may use the Mux. It should not wait, for the reader of the server may
+	// have called it. nil: nobody is told.
 	Dropped func(m jsonrpc.Message, reason string)
 
 	// OnCrash is told that the server has ended, other than by its own choice after it has
@@ -110,35 +115,35 @@ type Options struct {
 // subscriptions are opened again at the next one without their clients' doing;
 // these are told that all they watch may have changed (ST9).
 type Mux struct {
-	opts        Options
-	tokenPrefix string // of progress tokens: no client can guess those of another
+	opts        Options // as given, with the defaults filled in
+	tokenPrefix string  // begins each progress token that the server gets; random, so that no client can guess those of another
 
-	ctx    context.Context // done when the Mux is closed
-	cancel context.CancelFunc
-	wg     sync.WaitGroup // keepConnected
-	wake   chan struct{}  // holds one element when keepConnected has to look again
+	ctx    context.Context    // done when the Mux is closed
+	cancel context.CancelFunc // ends ctx
+	wg     sync.WaitGroup     // waits for the goroutine of keepConnected
+	wake   chan struct{}      // holds one element when keepConnected has to look again whether a server is wanted
 
-	mu                report.Mutex
+	mu                report.Mutex       // guards the fields below, and what says so
 	closed            bool               // Close was called
 	closeErr          error              // what Close of the last server's Conn has returned
-	keepConnectedRuns bool               // keepConnected runs
-	conns             map[*conn]struct{} // of clients that have not ended
-	idleSince         time.Time          // since when there is no Conn
-	ledger            ledger
-	serverState       serverState
+	keepConnectedRuns bool               // the goroutine of keepConnected was started
+	conns             map[*conn]struct{} // those that have not ended
+	idleSince         time.Time          // since when conns is empty, if it is
+	ledger            ledger             // the calls in progress
+	serverState       serverState        // whether there is a server, and when there may be
 }
 
-// serverState is what a Mux knows of having a server; under Mux.mu.
+// serverState is what a Mux knows of whether it has a server, and when it may dial one; under Mux.mu.
 type serverState struct {
-	server             *server       // nil: none is up
-	waitingSends       int           // Sends that wait for one
-	dialFailures       int           // how often there was none to be had
-	changed            chan struct{} // closed, and replaced, when server or dialFailures has changed
-	breaker            breaker
-	noListenDialBefore time.Time // before which subscriptions alone are no reason to dial
+	server             *server       // the server that is up; nil: none is
+	waitingSends       int           // how many Sends wait for a server
+	dialFailures       int           // how many times Dial has failed
+	changed            chan struct{} // closed, and replaced by another, when server or dialFailures has changed
+	breaker            breaker       // when a server may be dialed
+	noListenDialBefore time.Time     // until then, open subscriptions alone are no reason to dial
 }
 
-// New returns a Mux. It starts nothing.
+// New returns a Mux. It starts nothing, and dials no server before a client says something.
 func New(o Options) *Mux {
 	if o.MaxUnread <= 0 {
 		o.MaxUnread = DefaultMaxUnread
@@ -180,17 +185,17 @@ func (x *Mux) Dial(ctx context.Context) (bridge.Conn, error) {
 	return c, nil
 }
 
-// Load is what a Mux has to do.
+// Load is how much a Mux has to do.
 type Load struct {
-	Conns   int // clients
-	Calls   int // requests in progress, without subscriptions
-	Listens int // open subscriptions
+	Conns   int // how many clients there are
+	Calls   int // how many requests are in progress, subscriptions not counted
+	Listens int // how many subscriptions are open
 
-	// IdleSince is when the last client has gone; zero: there is one.
+	// IdleSince is when the last client has gone, or the Mux was made; zero: there is a client.
 	IdleSince time.Time
 }
 
-// Load returns the load now.
+// Load returns how much there is to do now.
 func (x *Mux) Load() Load {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -201,8 +206,8 @@ func (x *Mux) Load() Load {
 	return l
 }
 
-// Close ends all Conns, with ErrClosing, and closes the server. When everything that the Mux has
-// started has ended, it returns the error with which the server's Conn was closed.
+// Close ends all Conns, with ErrClosing, and closes the server. It returns when everything that the Mux has started
+// has ended, with the error with which the server's Conn was closed.
 func (x *Mux) Close() error {
 	x.mu.Lock()
 	x.closed = true
@@ -228,8 +233,8 @@ func (x *Mux) Close() error {
 	return x.closeErr
 }
 
-// cancelCall cancels a call: at the server, if that may know of it. reason, meta and mark are
-// those of the client's cancellation, if there is one. It is called with mu held.
+// cancelCall takes a call out of the ledger without an answer, and cancels it at the server, if that may know of it.
+// reason, meta and mark are those of the client's cancellation; nil: it has none. It is called with mu held.
 func (x *Mux) cancelCall(call *call, reason, meta []byte, mark *jsonrpc.Mark) {
 	x.ledger.remove(call)
 	call.cancelled.Store(true)
@@ -240,16 +245,15 @@ func (x *Mux) cancelCall(call *call, reason, meta []byte, mark *jsonrpc.Mark) {
 	call.server.queueCancellation(call.serverID, reason, meta, mark)
 }
 
-// finish takes a call out of the ledger and hands its client the last that there
-// is to say about it. Both is one step: a cancellation comes before, and then
-// nothing is said, or after, and then takes back what is unread. It is called
-// with mu held, for a call that is not removed.
+// finish takes a call out of the ledger and hands its client last, what there is left to say about it. Both is one
+// step: a cancellation comes before, and then nothing is said, or after, and then takes back what is unread. It is
+// called with mu held, for a call that is not removed.
 func (x *Mux) finish(call *call, last ...jsonrpc.Message) {
 	x.finishWithoutWake(call, last...)
 	call.conn.inbox.Wake()
 }
 
-// finishWithoutWake is finish without the call of Wake that tells the client: the caller sees to that.
+// finishWithoutWake is finish, but leaves it to the caller to call Wake or Deliver of the client's inbox.
 func (x *Mux) finishWithoutWake(call *call, last ...jsonrpc.Message) {
 	c := call.conn
 	x.ledger.remove(call)
@@ -263,8 +267,7 @@ func (x *Mux) finishWithoutWake(call *call, last ...jsonrpc.Message) {
 	}
 }
 
-// removeConn forgets a client whose Conn has ended, and cancels its calls. It is called with mu
-// held.
+// removeConn forgets a Conn that has ended, and cancels its calls. It is called with mu held.
 func (x *Mux) removeConn(c *conn) {
 	if c.removed {
 		return
@@ -279,7 +282,7 @@ func (x *Mux) removeConn(c *conn) {
 	}
 }
 
-// reportDropped says that a message has reached nobody. It is called without mu.
+// reportDropped tells Options.Dropped that a message has reached nobody. It is called without mu.
 func (x *Mux) reportDropped(m jsonrpc.Message, reason string) {
 	if x.mu.Dropped != nil {
 		x.mu.Dropped(m, reason)

@@ -11,21 +11,22 @@ import (
 // a client is waited for whose inbox is full (D.2).
 
 const (
-	// A client whose inbox is full is waited for as long as it reads enoughReadMessages or
-	// enoughReadBytes in each readWindow: nobody else notices much of that. A client that had
-	// read nothing before must first read anything within firstReadWindow.
-	firstReadWindow    = 50 * time.Millisecond
+	// firstReadWindow is how long a client that had read nothing before may take to read anything, once somebody waits
+	// for room in its full inbox.
+	firstReadWindow = 50 * time.Millisecond
+	// readWindow is the time in which a client whose inbox is full must read enoughReadMessages or enoughReadBytes,
+	// again and again, to be waited for: nobody else notices much of that.
 	readWindow         = 250 * time.Millisecond
-	enoughReadMessages = 1000
-	enoughReadBytes    = 1 << 20
+	enoughReadMessages = 1000    // how many messages are enough to read in a readWindow
+	enoughReadBytes    = 1 << 20 // how many bytes are enough to read in a readWindow, however few messages
 
-	// maxHoldUp is for how long others with calls in progress may have to wait for one client.
-	// Time in which nobody waits for it is subtracted.
+	// maxHoldUp is for how long others with calls in progress may have to wait for one client; then it is ended. Time
+	// in which nobody waits for it is subtracted.
 	maxHoldUp = 5 * time.Second
 )
 
-// hasReadEnough reports whether a client that has read so much in a window is waited for again;
-// stalled: it had read nothing before that window.
+// hasReadEnough reports whether a client that has read so much in a window is waited for longer; stalled: the window
+// was firstReadWindow, in which anything is enough.
 func hasReadEnough(read bridge.Load, stalled bool) bool {
 	if stalled {
 		return read != bridge.Load{}
@@ -33,23 +34,23 @@ func hasReadEnough(read bridge.Load, stalled bool) bool {
 	return read.Messages >= enoughReadMessages || read.Bytes >= enoughReadBytes
 }
 
-// roomWait is for those who wait for room in one client's inbox: one at a time, for each
-// measures what the client reads meanwhile. Most clients never need one.
+// roomWait is for those who wait for room in one client's inbox. One of them at a time measures what the client reads
+// meanwhile. Most clients never need a roomWait.
 type roomWait struct {
-	turn chan struct{} // holds one element while somebody waits
+	turn chan struct{} // a lock: holds one element while somebody waits and measures
 	free chan struct{} // holds one element when there may be room again
 
 	// Under conn.mu.
-	wantedSize int         // size of the largest message that somebody could not put in; 0: there is none
-	readBefore bridge.Load // what the client had read when free was asked for, or somebody last looked
+	wantedSize int         // bytes of the largest message that somebody could not put in; 0: there is none. Under conn.mu
+	readBefore bridge.Load // what the client had read in all when watchRoom began to watch, or at the last look. Under conn.mu
 
 	// For whoever has the turn.
-	othersWaited   time.Duration // for how long others had to wait, less the time since
-	othersWaitedAt time.Time     // when othersWaited was last counted
+	othersWaited   time.Duration // for how long others had to wait for this client, less the time since. For whoever has the turn
+	othersWaitedAt time.Time     // when othersWaited was last counted. For whoever has the turn
 }
 
-// tryEnqueue queues a message; false: there is no room for it. Then free will tell when
-// there is.
+// tryEnqueue puts a message about call (nil: about none) into the inbox, but does not wake the client. false: there is
+// no room for it; then roomWait.free will tell when there is.
 func (c *conn) tryEnqueue(call *call, m jsonrpc.Message) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,10 +63,9 @@ func (c *conn) tryEnqueue(call *call, m jsonrpc.Message) bool {
 	return true
 }
 
-// enqueueLast queues the last that there is to say about a call, with which nobody can wait.
-// There is room for it beyond what isFull says: for as many bytes again, and for two messages
-// for each call that a client may have. false: there is none even so, for the client reads
-// nothing.
+// enqueueLast puts the last message about a call into the inbox, with which nobody can wait. There is room for it
+// beyond what isFull says: for as many bytes again, and for two messages for each call that a client may have. false:
+// there is none even so, for the client reads nothing.
 func (c *conn) enqueueLast(call *call, m jsonrpc.Message) bool {
 	o := &c.mux.opts
 	c.mu.Lock()
@@ -78,8 +78,8 @@ func (c *conn) enqueueLast(call *call, m jsonrpc.Message) bool {
 	return true
 }
 
-// enqueue puts a message into the inbox, in which so much waits already. If the Conn has ended,
-// or the call was cancelled, it drops the message (J12). It is called with c.mu held.
+// enqueue puts a message about call (nil: about none) into the inbox, in which waiting waits already. If the Conn has
+// ended, or the call was cancelled, it drops the message (J12). It is called with c.mu held.
 func (c *conn) enqueue(call *call, m jsonrpc.Message, waiting bridge.Load) {
 	if c.err != nil || call != nil && call.cancelled.Load() {
 		return
@@ -92,21 +92,20 @@ func (c *conn) enqueue(call *call, m jsonrpc.Message, waiting bridge.Load) {
 	}
 }
 
-// isFull reports whether an inbox in which so much waits has no room for a message of so many
-// bytes.
+// isFull reports whether an inbox in which waiting waits has no room for a message of size bytes.
 func (c *conn) isFull(waiting bridge.Load, size int) bool {
 	o := &c.mux.opts
 	return waiting.Messages >= o.MaxUnread || waiting.Messages > 0 && waiting.Bytes+size > o.MaxUnreadBytes
 }
 
-// isHalfFull reports whether an inbox in which so much waits is half full.
+// isHalfFull reports whether an inbox in which waiting waits is at least half full.
 func (c *conn) isHalfFull(waiting bridge.Load) bool {
 	o := &c.mux.opts
 	return waiting.Messages > o.MaxUnread/2 || waiting.Bytes > o.MaxUnreadBytes/2
 }
 
-// watchRoom makes free tell when the inbox is half empty, and a message of so many
-// bytes fits as well. It is called with c.mu held.
+// watchRoom has roomWait.free tell when the inbox is half empty and a message of want bytes has room. It is called
+// with c.mu held.
 func (c *conn) watchRoom(want int) {
 	if c.roomWait == nil {
 		c.roomWait = &roomWait{turn: make(chan struct{}, 1), free: make(chan struct{}, 1)}
@@ -119,8 +118,8 @@ func (c *conn) watchRoom(want int) {
 	c.inbox.NotifyBelow(bridge.Load{Messages: o.MaxUnread / 2, Bytes: min(o.MaxUnreadBytes/2, o.MaxUnreadBytes-w.wantedSize)}, w.free)
 }
 
-// lacksRoom reports whether there is no room for a message; then free will tell
-// when there is.
+// lacksRoom reports whether the inbox has no room for a message; then roomWait.free will tell when there is. false,
+// too, once the Conn has ended.
 func (c *conn) lacksRoom(m jsonrpc.Message) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -131,8 +130,8 @@ func (c *conn) lacksRoom(m jsonrpc.Message) bool {
 	return true
 }
 
-// awaitRoomOrEnd waits until there is room for a message. A client that reads too slowly for
-// that is ended, with ErrSlow. false: the Conn has ended. No lock is held.
+// awaitRoomOrEnd waits until the inbox has room for a message. If the client reads too slowly for that, it ends the
+// Conn, with ErrSlow. false: the Conn has ended. No lock is held.
 func (c *conn) awaitRoomOrEnd(m jsonrpc.Message) bool {
 	if !c.lacksRoom(m) {
 		return true
@@ -145,8 +144,9 @@ func (c *conn) awaitRoomOrEnd(m jsonrpc.Message) bool {
 	return err == nil
 }
 
-// awaitRoom is awaitRoomOrEnd without the end: of a client that reads too slowly it returns
-// ErrSlow. Only one goroutine at a time measures that; the others wait until it has done so.
+// awaitRoom waits until the inbox has room for a message, and returns why the Conn has ended, or nil. If the client
+// reads too slowly it returns ErrSlow. Only one goroutine at a time measures that; the others wait until it has done
+// so.
 func (c *conn) awaitRoom(m jsonrpc.Message) error {
 	w, done := c.sharedRoomWait(), c.doneChan()
 	select {
@@ -191,15 +191,15 @@ func (c *conn) awaitRoom(m jsonrpc.Message) error {
 	return c.ended()
 }
 
-// sharedRoomWait returns c.roomWait, which lacksRoom has made.
+// sharedRoomWait returns c.roomWait, which must have been made (lacksRoom).
 func (c *conn) sharedRoomWait() *roomWait {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.roomWait
 }
 
-// readSinceLook returns what the client has read since the last call of this function, or since
-// watchRoom has asked for free.
+// readSinceLook returns how much the client has read since the last call of readSinceLook, or since watchRoom began to
+// watch.
 func (c *conn) readSinceLook() bridge.Load {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -208,8 +208,8 @@ func (c *conn) readSinceLook() bridge.Load {
 	return bridge.Load{Messages: read.Messages - since.Messages, Bytes: read.Bytes - since.Bytes}
 }
 
-// othersHaveCalls reports whether others than c have calls in progress, which would
-// have to wait together with c's.
+// othersHaveCalls reports whether others than c have calls in progress: they wait, too, while the server's reader
+// waits for c's client.
 func (x *Mux) othersHaveCalls(c *conn) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -13,27 +13,27 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// subscription is what a Mux remembers of an open subscription.
+// subscription is what a Mux remembers of an open subscriptions/listen.
 type subscription struct {
-	listenRequest jsonrpc.Message // what has to be said to open it again (era.KeptListen)
-	acknowledged  []byte          // what a server has agreed to at first, as raw JSON; nil: none has acknowledged it yet
-	reopening     bool            // it has to be sent again, or was: its server has ended, or has lost it
-	tries         int             // how often in a row it was sent again without lasting, to a server that lives
-	ackedAt       time.Time       // when the server has acknowledged it; zero: it has not since it was sent
-	ackDeadline   time.Time       // when its acknowledgement is overdue; zero: none is awaited
+	listenRequest jsonrpc.Message // the request with which it is opened again at another server (era.KeptListen)
+	acknowledged  []byte          // the notifications that the first server to acknowledge it has agreed to, as raw JSON; nil: none has acknowledged it
+	reopening     bool            // it was lost, with its server or at it, and is sent again
+	tries         int             // how many times in a row it was sent again to a server that lives, without lasting
+	ackedAt       time.Time       // when it was acknowledged; zero: it was not since it was sent
+	ackDeadline   time.Time       // when the server must have acknowledged it; zero: nothing is awaited
 }
 
-// Send implements bridge.Sink: it hands one message of the server to whom it is for. It waits
+// Send implements bridge.Sink: it takes a message from the server and hands it to the client that it is for. It waits
 // only for a client whose inbox is full, and not for long (pushOrEndClient); so it needs no ctx.
 func (s *server) Send(_ context.Context, m jsonrpc.Message) error {
 	s.take(m, true)
 	return nil
 }
 
-// TrySend is Send for who must not wait at all.
+// TrySend implements bridge.Sink: it is Send, but does not wait; false: the message has to wait.
 func (s *server) TrySend(m jsonrpc.Message) bool { return s.take(m, false) }
 
-// take is Send if mayWait is true, and TrySend if not.
+// take takes a message from the server. With mayWait it is Send, without TrySend.
 func (s *server) take(m jsonrpc.Message, mayWait bool) (taken bool) {
 	switch m.Kind() {
 	case jsonrpc.Response:
@@ -46,7 +46,8 @@ func (s *server) take(m jsonrpc.Message, mayWait bool) (taken bool) {
 	return true
 }
 
-// routeAnswer hands a response to whoever has asked.
+// routeAnswer hands a response to the client that has asked. taken is false, without mayWait only, if it would have to
+// wait.
 func (s *server) routeAnswer(m jsonrpc.Message, mayWait bool) (taken bool) {
 	x := s.mux
 	x.mu.Lock()
@@ -104,14 +105,15 @@ func (s *server) routeAnswer(m jsonrpc.Message, mayWait bool) (taken bool) {
 	return true
 }
 
-// asksForInput reports whether a result is a question, so that more is to come (MI20).
+// asksForInput reports whether a response asks the client for input, so that the request will be sent again with that
+// (MI20).
 func asksForInput(m jsonrpc.Message) bool {
 	kind, _ := jsonrpc.Text(m.Lookup("result", "resultType"))
 	return kind == "input_required"
 }
 
-// callOf returns the call that the server knows by id; nil: there is none, or the
-// server has guessed the id of one that it has not got. It is called with mu held.
+// callOf returns the call with this serverID; nil: there is none, or the server has guessed the id of a call that it
+// has not got. It is called with mu held.
 func (s *server) callOf(id jsonrpc.ID) *call {
 	n, ok := serverIDNumber(id)
 	if !ok {
@@ -124,11 +126,11 @@ func (s *server) callOf(id jsonrpc.ID) *call {
 	return call
 }
 
-// mayKnow reports whether the server may know of a call. It is called with mu held.
+// mayKnow reports whether a call was written to this server, or may have been. It is called with mu held.
 func (s *server) mayKnow(call *call) bool { return call.server == s && call.written }
 
-// serverIDNumber returns the integer that an id stands for. The server may have decoded and
-// encoded it, so 7.0 is 7.
+// serverIDNumber returns the integer that an id of the server's stands for; false: it is none. The server may have
+// decoded and encoded it, so 7.0 is 7.
 func serverIDNumber(id jsonrpc.ID) (int64, bool) {
 	text := id.String()
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
@@ -138,12 +140,13 @@ func serverIDNumber(id jsonrpc.ID) (int64, bool) {
 	return int64(f), err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53
 }
 
-// serverToken returns the progress token that the server gets for the call with this serverID.
+// serverToken returns the progress token that the server gets for the call with the serverID number.
 func (x *Mux) serverToken(number int64) jsonrpc.ID {
 	return jsonrpc.StringID(x.tokenPrefix + strconv.FormatInt(number, 10))
 }
 
-// route hands a notification to the one client that it is about.
+// route hands a notification to the one client that it is about, and drops it if that cannot be found out. taken is
+// false, without mayWait only, if it would have to wait.
 func (s *server) route(m jsonrpc.Message, mayWait bool) (taken bool) {
 	x := s.mux
 	switch m.Method() {
@@ -178,7 +181,8 @@ func (s *server) route(m jsonrpc.Message, mayWait bool) (taken bool) {
 	return true
 }
 
-// deliver hands the client of a call a message about it.
+// deliver hands the call's client a message about the call. taken is false, without mayWait only, if it would have to
+// wait.
 func (call *call) deliver(m jsonrpc.Message, mayWait bool) (taken bool) {
 	m = m.WithRelated(call.id)
 	if !mayWait {
@@ -188,23 +192,22 @@ func (call *call) deliver(m jsonrpc.Message, mayWait bool) (taken bool) {
 	return true
 }
 
-// wantsLog reports whether a call has asked for a log message (MI18).
+// wantsLog reports whether the call has asked for log messages of m's level (MI18).
 func (call *call) wantsLog(m jsonrpc.Message) bool {
 	rank := era.LogRank(m.Lookup("params", "level"))
 	return call.logLevel >= 0 && (rank < 0 || rank >= call.logLevel)
 }
 
-// isStray reports whether m came in the course of another request than call. What m says of call
-// is not the server's to say there (MI14, D.2). It is called with mu held.
+// isStray reports whether m came in the course of another request than call: what it says of call is not the server's
+// to say there (MI14, D.2). It is called with mu held.
 func (s *server) isStray(m jsonrpc.Message, call *call) bool {
 	id, named := m.During()
 	return named && s.callOf(id) != call
 }
 
-// onlyLoggingCall returns the call that a log message is about when nothing tells: the only one
-// that the server has, if that call has asked for log messages; otherwise nil. A call that has
-// not asked counts, for the server may log all the same. An open subscription does not count,
-// for no log message is about one. It is called with mu held.
+// onlyLoggingCall returns the call that a log message which names none must be about: the only one that the server
+// has, if that call has asked for log messages; otherwise nil. A call that has not asked counts, for the server may
+// log all the same. An open subscription does not count, for no log message is about one. It is called with mu held.
 func (s *server) onlyLoggingCall() *call {
 	x := s.mux
 	var only *call
@@ -223,7 +226,8 @@ func (s *server) onlyLoggingCall() *call {
 	return only
 }
 
-// routeProgress restores the token as its client knows it (D.2, J13).
+// routeProgress hands a progress notification to the client of the call that its token belongs to, with the client's
+// own token (D.2, J13). taken is as of route.
 func (s *server) routeProgress(m jsonrpc.Message, mayWait bool) (taken bool) {
 	x := s.mux
 	text := m.ProgressToken().String()
@@ -244,8 +248,8 @@ func (s *server) routeProgress(m jsonrpc.Message, mayWait bool) (taken bool) {
 	return call.deliver(m.WithProgressToken(call.token), mayWait)
 }
 
-// routeListenCancelled ends a subscription that the server has torn down, in the way
-// that a client of any transport understands (ST13).
+// routeListenCancelled deals with a cancellation from the server: it ends the subscription that m cancels, with the
+// messages that a client of any transport understands (ST13).
 func (s *server) routeListenCancelled(m jsonrpc.Message) {
 	x := s.mux
 	x.mu.Lock()
@@ -261,7 +265,8 @@ func (s *server) routeListenCancelled(m jsonrpc.Message) {
 	}
 }
 
-// routeToListen hands a notification to its subscription (ST12, D.2).
+// routeToListen hands a notification to the client of the subscription that the server knows by id (ST12, D.2). taken
+// is as of route.
 func (s *server) routeToListen(m jsonrpc.Message, id jsonrpc.ID, mayWait bool) (taken bool) {
 	x := s.mux
 	acknowledged := m.Method() == ownmsg.Acknowledged
@@ -295,8 +300,8 @@ func (s *server) routeToListen(m jsonrpc.Message, id jsonrpc.ID, mayWait bool) (
 	return true
 }
 
-// asksFor reports whether the client has subscribed to notifications of this method (MI21). A
-// method that the bridge does not know passes.
+// asksFor reports whether the client has subscribed to notifications of this method (MI21). It is true for a method
+// that the bridge does not know.
 func (l *subscription) asksFor(method string) bool {
 	key := ""
 	switch method {
@@ -317,9 +322,8 @@ func (l *subscription) asksFor(method string) bool {
 	return string(l.listenRequest.Lookup("params", "notifications", key)) == "true"
 }
 
-// announceChanges tells a client that all it has subscribed to may have changed: the
-// subscription was interrupted (ST9). honoured is what a server has agreed to at first, as raw
-// JSON.
+// announceChanges notifies the client of a subscription that all it has subscribed to may have changed, because the
+// subscription was interrupted (ST9). honoured is what the first server has agreed to, as raw JSON.
 func (call *call) announceChanges(honoured []byte) {
 	meta := `"_meta":{"io.modelcontextprotocol/subscriptionId":` + call.id.String() + `}`
 	notify := func(method, params string) {

@@ -10,10 +10,10 @@ import (
 
 // This file is what a Mux says to its server of its own accord.
 
-// queueCancellation tells the server that nobody waits any more for the call with this serverID.
-// The notification is built anew and not passed on: the client's may hold a second key such as
-// RequestID, which a careless server takes for requestId, and so cancel another client's call.
-// mark is that of the client's notification; nil: there is none. It is called with mu held.
+// queueCancellation has the writer tell the server that nobody waits any more for the call with the serverID number.
+// The notification is built anew and not passed on: the client's may hold a second key such as RequestID, which a
+// careless server takes for requestId, and so cancel another client's call. reason, meta and mark are those of the
+// client's notification; nil: it has none. It is called with mu held.
 func (s *server) queueCancellation(number int64, reason, meta []byte, mark *jsonrpc.Mark) {
 	params := append([]byte(`{"requestId":`), jsonrpc.IntID(number).String()...)
 	if _, ok := jsonrpc.Text(reason); ok {
@@ -25,15 +25,13 @@ func (s *server) queueCancellation(number int64, reason, meta []byte, mark *json
 	s.queueOwnMessage(jsonrpc.NewNotification(ownmsg.Cancelled, append(params, '}')).WithMark(mark))
 }
 
-// queueOwnMessage has the writer send something that no client has sent. It is called with mu
-// held.
+// queueOwnMessage has the writer send a message that no client has sent. It is called with mu held.
 func (s *server) queueOwnMessage(m jsonrpc.Message) {
 	s.ownMessages = append(s.ownMessages, m)
 	signal(s.ownAdded)
 }
 
-// maxQueuedAnswers is how many answers to the server's own requests may wait for it to take
-// them.
+// maxQueuedAnswers is how many answers to the server's own requests may wait until the server takes them.
 const maxQueuedAnswers = 1000
 
 // refuse answers a request of the server in place of its clients, which must not get one (ST10).
@@ -54,8 +52,7 @@ func (s *server) refuse(m jsonrpc.Message) {
 	}
 }
 
-// awaitCancellations waits, no longer than ownmsg.FinalSendTimeout, until the queued cancellations
-// are written.
+// awaitCancellations waits until ownMessages are written, for FinalSendTimeout at most. Close calls it.
 func (s *server) awaitCancellations() {
 	bye := make(chan struct{})
 	s.mux.mu.Lock()
@@ -71,8 +68,7 @@ func (s *server) awaitCancellations() {
 	}
 }
 
-// signalOwnWritten wakes awaitCancellations if all of ownMessages is written. The writer calls
-// it.
+// signalOwnWritten ends awaitCancellations if all of ownMessages is written. The writer calls it.
 func (s *server) signalOwnWritten() {
 	s.mux.mu.Lock()
 	defer s.mux.mu.Unlock()
@@ -82,7 +78,7 @@ func (s *server) signalOwnWritten() {
 	}
 }
 
-// takeOwnMessages empties ownMessages, for the writer to send them.
+// takeOwnMessages empties ownMessages and returns them, for the writer to send.
 func (s *server) takeOwnMessages() []jsonrpc.Message {
 	s.mux.mu.Lock()
 	defer s.mux.mu.Unlock()

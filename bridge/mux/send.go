@@ -10,8 +10,8 @@ import (
 
 // This file is a client's way to the server of a Mux.
 
-// submit hands a message to the server; call is nil for a notification. It returns nil also if
-// the call was answered with an error meanwhile.
+// submit sends a client's message to the server, which it waits for; call is nil for a notification. It returns nil
+// also if the call was answered with an error meanwhile.
 func (x *Mux) submit(ctx context.Context, c *conn, call *call, m jsonrpc.Message) error {
 	s, err := x.awaitServer(ctx, c, call)
 	if s == nil {
@@ -61,16 +61,16 @@ func (x *Mux) submit(ctx context.Context, c *conn, call *call, m jsonrpc.Message
 	return x.giveUpSend(ctx, call)
 }
 
-// outItem is a message for the server. written is closed when it was written or
-// need not be; nil: nobody waits.
+// outItem is a message that waits for the writer.
 type outItem struct {
-	call    *call // nil: it is a notification
-	m       jsonrpc.Message
-	written chan struct{}
+	call    *call           // the call of a request; nil: it is a notification
+	m       jsonrpc.Message // the message, as the client has sent it
+	written chan struct{}   // closed when it was written or need not be; nil: nobody waits for that
 }
 
-// writeDirectly writes a message in the caller's goroutine, if nobody writes, nothing waits to
-// be written, and the server takes it at once. It is done, too, if the call is no longer wanted.
+// writeDirectly writes a message in the caller's goroutine, if nobody writes, nothing waits to be written, and the
+// server takes it at once. done is true, too, if the call is no longer wanted; false: the message has to be written
+// otherwise.
 func (s *server) writeDirectly(call *call, m jsonrpc.Message) (done bool) {
 	if m.Size() > maxDirectSize || s.queued.Load() > 0 || !s.writeMu.TryLock() {
 		return false
@@ -90,8 +90,8 @@ func (s *server) writeDirectly(call *call, m jsonrpc.Message) (done bool) {
 	return false
 }
 
-// giveUpSend ends a Send whose ctx is done; the error says that no answer will
-// come. It is called with mu held.
+// giveUpSend cancels the call of a Send whose ctx is done, and returns the error of Send, which says that no answer
+// will come; nil: the call was answered at the same time. It is called with mu held.
 func (x *Mux) giveUpSend(ctx context.Context, call *call) error {
 	if call != nil && call.removed {
 		return nil // answered at the same time
@@ -103,8 +103,8 @@ func (x *Mux) giveUpSend(ctx context.Context, call *call) error {
 	return ctx.Err()
 }
 
-// awaitServer returns the server as soon as there is one. It returns nil and no error when the
-// call has been answered or cancelled before, or no server was to be had.
+// awaitServer returns the server, as soon as there is one, and makes it the call's. It returns nil, nil if the call
+// has been answered or cancelled before, or if no server was to be had. call is nil for a notification.
 func (x *Mux) awaitServer(ctx context.Context, c *conn, call *call) (*server, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

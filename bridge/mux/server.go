@@ -15,12 +15,11 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// outQueueLength is how many messages the queue to the server holds. When it is full, those who
-// send wait.
+// outQueueLength is how many messages may wait for the writer to the server. When there are more, those who send wait.
 const outQueueLength = 16
 
-// maxDirectSize is the size, in bytes, up to which messages may be written without the writer.
-// No server is sure to take larger ones at once.
+// maxDirectSize is the size, in bytes, of the largest message that a client may write to the server itself, without
+// the writer. No server is sure to take larger ones at once.
 const maxDirectSize = 4 << 10
 
 // server is one server of a Mux, while it lives. Two goroutines serve it:
@@ -28,47 +27,48 @@ const maxDirectSize = 4 << 10
 // at once: it could not leave in the middle of a message without cutting it off
 // for all.
 type server struct {
-	mux     *Mux
-	conn    bridge.Conn
-	writeMu sync.Mutex   // held while somebody writes
-	out     chan outItem // what the writer is to send; see queued
+	mux     *Mux         // whose server it is
+	conn    bridge.Conn  // the Conn to it
+	writeMu sync.Mutex   // held by whoever writes to conn
+	out     chan outItem // messages that wait for the writer; see queued
 	// queued is how many messages are in out or on their way into it and out
 	// of it. Whoever finds none has sent nothing that is not written.
 	queued      atomic.Int64
 	allAnswered chan struct{} // closed when the server has ended and all that it owed is answered
 
-	relistenFirst []*call           // subscriptions of the last server, which this one gets before all else
-	ownAdded      chan struct{}     // holds one element when there is something in ownMessages
-	ownMessages   []jsonrpc.Message // cancellations, and answers to what the server asks
-	ownAnswers    int               // how many of ownMessages are answers
-	writeErr      error             // why nothing can be written; under mux.mu, and so are ownMessages and ownAnswers
+	relistenFirst []*call           // subscriptions of the last server: the writer sends them before all else
+	ownAdded      chan struct{}     // holds one element when something was put into ownMessages
+	ownMessages   []jsonrpc.Message // cancellations, and answers to the server's requests, that wait for the writer; under mux.mu
+	ownAnswers    int               // how many of ownMessages are answers; under mux.mu
+	writeErr      error             // why nothing can be written any more; nil: it can. Under mux.mu
 
-	unsent []unsent // only the writer uses it
+	unsent []unsent // requests that the server did not take; only the writer uses it
 
-	ownWritten chan struct{} // closed when ownMessages are written; nil unless awaitCancellations waits for that; under mux.mu
+	ownWritten chan struct{} // closed when ownMessages are written; nil: awaitCancellations does not wait. Under mux.mu
 
-	delayedAdded   chan struct{}   // holds one element when there is something new in delayedListens
-	delayedListens []delayedListen // under mux.mu
+	delayedAdded   chan struct{}   // holds one element when something was put into delayedListens
+	delayedListens []delayedListen // subscriptions that are to be sent to it again; under mux.mu
 
-	answered bool // it has answered a call, with a result; under mux.mu
+	answered bool // it has answered a request with a result; under mux.mu
 
-	hadRequests bool   // a request that it had is over; under mux.mu, and so is lastUser
-	lastUser    string // the principal whose request was the last to be over
+	hadRequests bool   // one of its requests is over, so lastUser is known; under mux.mu
+	lastUser    string // the principal of the request that was the last to be over; under mux.mu
 
-	ackTimer lazytimer.Timer // calls cancelOverdueListens
+	ackTimer lazytimer.Timer // calls cancelOverdueListens; set while an acknowledgement is awaited
 
-	endAnswers []endAnswer     // until it has ended, or endTimer says that it has not; under mux.mu
-	endTimer   lazytimer.Timer // calls releaseEndAnswers
+	endAnswers []endAnswer     // answers that are kept until it has ended, or endTimer says that it has not; under mux.mu
+	endTimer   lazytimer.Timer // calls releaseEndAnswers; set while answers are kept
 }
 
-// unsent is a request that the server did not take.
+// unsent is a request that the server did not take, and whose client was not told yet.
 type unsent struct {
-	call         *call
+	call         *call     // the request's
 	err          error     // why the server did not take it
-	tellClientAt time.Time // when its client is told, unless the server ends before
+	tellClientAt time.Time // when its client is told, unless the server ends before, which says better why
 }
 
-// keepConnected keeps a server up while anybody wants one, until the Mux is closed.
+// keepConnected is the goroutine that dials a server whenever one is wanted and none is up, and reads it until it
+// ends, until the Mux is closed.
 func (x *Mux) keepConnected() {
 	for x.awaitWanted() {
 		conn, err := x.opts.Dialer.Dial(x.ctx)
@@ -108,7 +108,7 @@ func (x *Mux) awaitWanted() bool {
 	}
 }
 
-// failWaiting answers everybody who waits for a server, after Dial has returned err.
+// failWaiting answers all calls that wait for a server with an error, because Dial has returned err.
 func (x *Mux) failWaiting(err error) {
 	x.mu.Lock()
 	if x.closed {
@@ -133,15 +133,15 @@ func (x *Mux) failWaiting(err error) {
 	}
 }
 
-// notifyWaiting wakes whoever waits for a server. It is called with mu held.
+// notifyWaiting has those that wait for a server look again. It is called with mu held.
 func (x *Mux) notifyWaiting() {
 	close(x.serverState.changed)
 	x.serverState.changed = make(chan struct{})
 }
 
-// failCalls answers the calls of a server; of nil: those that wait for one. Subscriptions that
-// were open stay, and so do those that s had: the next server gets them. It is called with mu
-// held.
+// failCalls answers the calls that s has with an error of this text and data; with a nil s, those that wait for a
+// server. Subscriptions of s stay, and so do those that wait to be opened again: the next server gets them. It is
+// called with mu held.
 func (x *Mux) failCalls(s *server, text string, data []byte) {
 	for _, call := range x.ledger.calls {
 		switch {
@@ -154,13 +154,13 @@ func (x *Mux) failCalls(s *server, text string, data []byte) {
 	}
 }
 
-// refusal makes the error with which the bridge answers a call.
+// refusal returns the error response with which the bridge answers a call itself.
 func refusal(call *call, text string, data []byte) jsonrpc.Message {
 	return jsonrpc.NewError(call.id, jsonrpc.CodeInternalError, text, data).WithRelated(call.id)
 }
 
-// serve reads a server until it ends. Whoever waits for that server learns of its end before its
-// Conn is closed, which may take a while.
+// serve reads a new server until it ends, and closes its Conn. Whoever waits for the server learns of its end before
+// that, which may take a while.
 func (x *Mux) serve(conn bridge.Conn) {
 	s := &server{mux: x, conn: conn, out: make(chan outItem, outQueueLength),
 		allAnswered: make(chan struct{}), ownAdded: make(chan struct{}, 1), delayedAdded: make(chan struct{}, 1)}
@@ -182,8 +182,7 @@ func (x *Mux) serve(conn bridge.Conn) {
 	x.mu.Unlock()
 }
 
-// discardQueued empties out, once the server has ended: what is in it reaches nobody. Calls
-// were answered.
+// discardQueued empties out once the server has ended, and reports notifications as dropped: the calls were answered.
 func (s *server) discardQueued() {
 	for {
 		select {
@@ -197,7 +196,8 @@ func (s *server) discardQueued() {
 	}
 }
 
-// setServer makes s the server that clients use. It returns false when the Mux is closed.
+// setServer makes s the server that clients use, and has it get the subscriptions of the last one. It returns false
+// when the Mux is closed.
 func (x *Mux) setServer(s *server) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -226,8 +226,8 @@ func (x *Mux) setServer(s *server) bool {
 	return true
 }
 
-// serverEnded takes away s, which has ended, and answers its calls. err is what Receive has
-// returned.
+// serverEnded takes away s, which has ended, answers its calls, and tells OnCrash and OnRestart. err is what Receive
+// has returned, lived how long the server has lived.
 func (x *Mux) serverEnded(s *server, err error, lived time.Duration) {
 	x.mu.Lock()
 	x.serverState.server = nil
@@ -265,7 +265,8 @@ func (x *Mux) serverEnded(s *server, err error, lived time.Duration) {
 	}
 }
 
-// runWriter writes to the server what clients send, until the server has ended.
+// runWriter is the goroutine that writes to the server what clients do not write themselves, until the server has
+// ended.
 func (s *server) runWriter() {
 	for _, call := range s.relistenFirst {
 		s.send(call, call.listen.listenRequest)
@@ -312,7 +313,7 @@ func (s *server) runWriter() {
 	}
 }
 
-// send writes one message, unless its call is no longer wanted. A request that the server does
+// send writes one message of call (nil: of none), unless the call is no longer wanted. A request that the server does
 // not take is put into unsent. Only the writer calls it.
 func (s *server) send(call *call, m jsonrpc.Message) {
 	var err error
@@ -331,8 +332,8 @@ func (s *server) send(call *call, m jsonrpc.Message) {
 	}
 }
 
-// withServerIDs returns a client's request with the id and the token that the server knows it by
-// (D.2), and anything else as it is; false: its call is no longer wanted.
+// withServerIDs returns the request m of call with the id and the token that the server knows it by (D.2), and notes
+// that the server may know of the call. With a nil call it returns m as it is. false: the call is no longer wanted.
 func (s *server) withServerIDs(call *call, m jsonrpc.Message) (jsonrpc.Message, bool) {
 	if call == nil {
 		return m, true
@@ -347,8 +348,8 @@ func (s *server) withServerIDs(call *call, m jsonrpc.Message) (jsonrpc.Message, 
 	return m, true
 }
 
-// markWritten notes that the server may know of a call from now on, and returns its serverID.
-// It returns false if the call is no longer wanted.
+// markWritten notes that the server may know of a call from now on, and returns its serverID. ok is false, and nothing
+// is noted, if the call is no longer wanted.
 func (s *server) markWritten(call *call) (number int64, ok bool) {
 	s.mux.mu.Lock()
 	defer s.mux.mu.Unlock()
@@ -362,9 +363,8 @@ func (s *server) markWritten(call *call) (number int64, ok bool) {
 	return call.serverID, true
 }
 
-// rejectUnsent answers the requests that the server did not take. A server that was about to end
-// would have done so by now, and said better why. A server to which nothing can be written is
-// closed, and so ends.
+// rejectUnsent answers those of unsent whose time has come. A server that was about to end would have done so by now,
+// and said better why. A server to which nothing can be written is closed instead, and so ends.
 func (s *server) rejectUnsent() {
 	now := time.Now()
 	for len(s.unsent) > 0 && !s.unsent[0].tellClientAt.After(now) {

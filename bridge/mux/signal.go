@@ -1,6 +1,6 @@
 package mux
 
-// signal puts an element into c, unless there is one.
+// signal puts an element into c, unless c is full.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -8,7 +8,7 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// isClosed reports whether c is closed. Nothing is ever sent over c.
+// isClosed reports whether c is closed. Nothing is ever sent over it.
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
