@@ -26,28 +26,29 @@ type Authenticator interface {
 	Forbidden(r *http.Request, m jsonrpc.Message) (reply jsonrpc.Message, refused bool)
 }
 
-// Authenticates reports whether every request must say who has sent it.
+// Authenticates reports whether every request needs credentials: there are Tokens or an Authenticator. Certificates of
+// TLS clients, which the listener asks for, do not count.
 func (p *Policy) Authenticates() bool { return p.Tokens != nil || p.Authenticator != nil }
 
 // A Sender is who has sent a request.
 type Sender struct {
 	Name             string          // its Principal
-	TokenContext     context.Context // done when the token is not valid any more; nil: valid for ever
-	PrincipalContext context.Context // done when the Principal has no valid token any more; nil: valid for ever
+	TokenContext     context.Context // done when the token of the request is not valid any more; nil: it is valid for ever
+	PrincipalContext context.Context // done when the Principal has no valid token any more; nil: it always has one
 }
 
 // ErrExpired is the cause (context.Cause) of a TokenContext that is done because the token has
 // expired, and was not revoked. Streams end then; what is being answered may be finished.
 var ErrExpired = errors.New("the token has expired")
 
-// Context returns ctx for a request of this sender: Principal, TokenContext and PrincipalContext
-// return what it says.
+// Context returns ctx for a request of this sender: of a request with that context, Principal, TokenContext and
+// PrincipalContext return what the Sender has.
 func (s Sender) Context(ctx context.Context) context.Context {
 	return context.WithValue(ctx, principalKey{}, principal{s.Name, s.TokenContext, s.PrincipalContext})
 }
 
-// Sender returns who sends a request with this token; ok is false if the token is not valid. A nil
-// Tokens has none.
+// Sender returns who sends a request with this token; ok is false if the token is not valid, as every token is with a
+// nil Tokens.
 func (t *Tokens) Sender(token string) (s Sender, ok bool) {
 	if t == nil {
 		return Sender{}, false

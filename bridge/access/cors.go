@@ -6,9 +6,12 @@ import (
 )
 
 const (
-	allowedMethods  = "GET, POST, DELETE, OPTIONS"
-	exposedHeaders  = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, DPoP-Nonce"
-	preflightMaxAge = "3600" // seconds a browser may remember a preflight; Chrome takes 7200 at most
+	allowedMethods = "GET, POST, DELETE, OPTIONS" // value of Access-Control-Allow-Methods: the methods that a page may use
+	// value of Access-Control-Expose-Headers: the headers of a reply that a page may read
+	exposedHeaders = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, DPoP-Nonce"
+	// value of Access-Control-Max-Age: for how many seconds a browser may remember a preflight; Chrome takes 7200 at
+	// most
+	preflightMaxAge = "3600"
 )
 
 // handleCORS lets pages of an allowed origin read the reply to r (rule LI31): it sets the
@@ -42,7 +45,7 @@ func (p *Policy) handleCORS(w http.ResponseWriter, r *http.Request) (preflight b
 	return true
 }
 
-// answerPreflight sets the headers of the reply to a preflight of an allowed origin.
+// answerPreflight sets on h the headers of the reply to r, a preflight of an allowed origin.
 func answerPreflight(h http.Header, r *http.Request) {
 	h.Add("Vary", "Access-Control-Request-Method, Access-Control-Request-Headers")
 	h.Set("Access-Control-Allow-Methods", allowedMethods)
@@ -55,8 +58,9 @@ func answerPreflight(h http.Header, r *http.Request) {
 	}
 }
 
-// allowedHeaders returns the requested header names that MCP uses. The browser does not
-// send the request if one of the names that it needs is missing.
+// allowedHeaders returns those of the requested header names that a page may send (isAllowedHeader), as the value of
+// Access-Control-Allow-Headers; requested is the lines of Access-Control-Request-Headers. The browser does not send
+// the request if one of the names that it needs is missing.
 func allowedHeaders(requested []string) string {
 	var allowed []string
 	for _, list := range requested {
@@ -70,6 +74,7 @@ func allowedHeaders(requested []string) string {
 	return strings.Join(allowed, ", ")
 }
 
+// isAllowedHeader reports whether a page may send a header of this name: MCP uses it.
 func isAllowedHeader(name string) bool {
 	for _, known := range []string{"Authorization", "Content-Type", "Accept", "Last-Event-ID", "X-API-Key", "DPoP"} {
 		if equalFold(name, known) {
@@ -80,7 +85,7 @@ func isAllowedHeader(name string) bool {
 	return len(name) > len(prefix) && equalFold(name[:len(prefix)], prefix) && isToken(name)
 }
 
-// isToken reports whether s is a header name: RFC 9110, section 5.6.2.
+// isToken reports whether s is what HTTP calls a token, such as the name of a header: RFC 9110, section 5.6.2.
 func isToken(s string) bool {
 	for i := range len(s) {
 		if !isAlnum(s[i]) && strings.IndexByte("!#$%&'*+-.^_`|~", s[i]) < 0 {

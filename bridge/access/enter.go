@@ -62,38 +62,42 @@ func (p *Policy) Enter(w http.ResponseWriter, r *http.Request) (*http.Request, *
 	return withPrincipal(r, sender), nil
 }
 
-// challenge is why a request is not authenticated, and the WWW-Authenticate
-// header that goes with it: RFC 6750, section 3.
+// challenge is why a request is not authenticated, with what the client is told (status 401; RFC 6750, section 3).
 type challenge struct {
-	rule   string   // that the request breaks
-	reason string   // a text for the client
-	header []string // the WWW-Authenticate header
+	rule   string   // the rule that the request breaks, by its number in docs/rules.md
+	reason string   // a text for the client: what is wrong, and what to send
+	header []string // the WWW-Authenticate header of the reply
 }
 
 // realm is what every WWW-Authenticate header begins with.
 const realm = `Bearer realm="mcp-bridge"`
 
 var (
+	// for a request without a token
 	missingToken = &challenge{
 		"A2",
 		"authentication is needed: send Authorization: Bearer TOKEN, or X-API-Key: TOKEN",
 		[]string{realm},
 	}
+	// for an Authorization header of another scheme
 	notBearerToken = &challenge{
 		"A2",
 		"the Authorization header has no Bearer token: send Authorization: Bearer TOKEN, or X-API-Key: TOKEN",
 		[]string{realm},
 	}
+	// for a token that is not valid
 	unknownToken = &challenge{
 		"A2",
 		"the token is not valid: send one that this server knows, as Authorization: Bearer TOKEN or as X-API-Key: TOKEN",
 		[]string{realm + `, error="invalid_token"`},
 	}
+	// for a request with more than one token
 	ambiguousCredentials = &challenge{
 		"A2",
 		"more than one credential was sent: send one, as Authorization: Bearer TOKEN or as X-API-Key: TOKEN",
 		[]string{realm + `, error="invalid_request"`},
 	}
+	// for a request whose URL seems to have a token (TokenInQuery)
 	tokenInQuery = &challenge{
 		"A5",
 		"a token in the URL is not accepted, because URLs end up in logs: send it as Authorization: Bearer TOKEN, and replace it by a new one",
@@ -101,7 +105,8 @@ var (
 	}
 )
 
-// authenticate returns the principal of the token that r carries.
+// authenticate returns the principal of the token that r carries, or why there is none; the challenge is nil if there
+// is one.
 func (t *Tokens) authenticate(r *http.Request) (principal, *challenge) {
 	if TokenInQuery(r.URL.RawQuery) {
 		return principal{}, tokenInQuery
@@ -134,8 +139,8 @@ func (t *Tokens) authenticate(r *http.Request) (principal, *challenge) {
 	return principal{}, unknownToken
 }
 
-// bearerToken returns the token of an Authorization header. The case of the scheme's name does
-// not matter: RFC 9110, section 11.1.
+// bearerToken returns the token of an Authorization header; ok is false if its scheme is not Bearer. The case of the
+// scheme's name does not matter: RFC 9110, section 11.1.
 func bearerToken(header string) (token string, ok bool) {
 	scheme, token, _ := strings.Cut(strings.Trim(header, " \t"), " ")
 	return strings.Trim(token, " \t"), equalFold(scheme, "Bearer")
@@ -165,9 +170,9 @@ func TokenInQuery(query string) bool {
 	return false
 }
 
-// CertificateName returns the principal of a verified certificate (A10): its subject if that has a common
-// name, otherwise the first of its other names. The kind of the name is part of the principal. So two
-// certificates with the same word in different fields are different principals.
+// CertificateName returns the principal of a verified certificate (A10): its subject if that has a common name,
+// otherwise the first of its other names, and without any name its SHA-256 sum. The kind of the name is part of the
+// principal. So two certificates with the same word in different fields are different principals.
 func CertificateName(c *x509.Certificate) string {
 	// The name of a token has no colon.
 	switch {

@@ -37,20 +37,19 @@ type Policy struct {
 	// to an address.
 	AllowHosts []string
 
-	// Loopback says that all connections are to a loopback address. If it is false,
-	// the address of each connection counts (http.LocalAddrContextKey, which http.Server
-	// sets). On a loopback address, a request with another Host can only be a mistake or
-	// DNS rebinding, and is refused. On other addresses every Host is accepted unless
-	// there are AllowHosts. On Unix sockets, which browsers cannot reach, every Host is
-	// accepted.
+	// Loopback says that all connections are to a loopback address; if false, the address of each connection says
+	// whether it is (http.LocalAddrContextKey, which http.Server sets). On a loopback address, a request whose Host is
+	// neither a loopback name nor in AllowHosts can only be a mistake or DNS rebinding, and is refused. On other
+	// addresses every Host is accepted unless there are AllowHosts. On Unix sockets, which browsers cannot reach,
+	// every Host is accepted.
 	Loopback bool
 
 	// Tokens are the accepted tokens. Every request, on whatever address, needs one of them, as
 	// "Authorization: Bearer TOKEN" or "X-API-Key: TOKEN". nil: no request needs a token.
 	Tokens *Tokens
 
-	// Authenticator finds out who has sent a request; Tokens and certificates are not looked at
-	// then. nil: they say it.
+	// Authenticator finds out who has sent a request, in the place of Tokens and certificates, which are not looked at
+	// then. nil: Tokens and certificates say it.
 	Authenticator Authenticator
 
 	// TrustedProxies are the networks of reverse proxies whose X-Forwarded-For (RemoteAddr),
@@ -59,17 +58,18 @@ type Policy struct {
 	// this machine must pass on a Host that is allowed.
 	TrustedProxies []netip.Prefix
 
-	// TrustUnix says that the peers of Unix sockets are trusted proxies too.
+	// TrustUnix says that the peers of Unix sockets are trusted proxies too, as those of TrustedProxies.
 	TrustUnix bool
 }
 
-// Refusal is the reason not to serve a request. Reason is a text that may be sent to the client. It is fixed, but for the
-// host or the origin that is refused, which have the characters of a scheme, a name and a port alone.
+// Refusal is the reason not to serve a request.
 type Refusal struct {
-	Status int    // 400, 401 or 403; of an Authenticator also 503
+	Status int    // the HTTP status of the reply: 400, 401 or 403; of an Authenticator also 503
 	Rule   string // the rule that the request breaks, by its number in docs/rules.md; "": none of them
+	// Reason is a text that may be sent to the client. It is fixed, but for the host or the origin that is refused,
+	// which have the characters of a scheme, a name and a port alone.
 	Reason string
-	Cause  string // for the log, why a credential is refused: a few words of a fixed set, which the client is not told; "": Reason says it
+	Cause  string // for the log: why a credential is refused, in a few words of a fixed set, which the client is not told; "": Reason says it
 }
 
 // Check returns nil if the Host and the Origin of r are accepted. It is the first step of
@@ -97,7 +97,7 @@ func (p *Policy) Check(r *http.Request) *Refusal {
 	return nil
 }
 
-// checkHost is the part of Check that is about the Host (LI2).
+// checkHost is the part of Check that is about the Host (LI2); nil: it is accepted.
 func (p *Policy) checkHost(r *http.Request) *Refusal {
 	if len(r.Header["Host"]) > 0 {
 		// net/http moves the Host header to r.Host, so this is a second one.
@@ -120,7 +120,8 @@ func (p *Policy) checkHost(r *http.Request) *Refusal {
 	return &Refusal{Status: http.StatusForbidden, Rule: "LI2", Reason: "host " + clipHost(host) + " is not allowed (--allow-host)"}
 }
 
-// shownOrigin returns an origin for a refusal, with a space behind it; "": it is none, so it may have anything in it, such as a user.
+// shownOrigin returns what a refusal says of the origin s: s and a space; "" if it is no origin, since it may have
+// anything in it then, such as a user.
 func shownOrigin(s string) string {
 	if _, ok := parseOrigin(s); !ok && s != "null" {
 		return ""
@@ -128,7 +129,8 @@ func shownOrigin(s string) string {
 	return clipHost(s) + " "
 }
 
-// clipHost returns a host, or an origin, for a refusal: whoever has sent it must not make our answer long.
+// clipHost returns a host or an origin, cut if it is long, for a refusal: whoever has sent it must not make our answer
+// long.
 func clipHost(host string) string {
 	if len(host) > 100 {
 		return host[:100] + "..."
@@ -136,7 +138,7 @@ func clipHost(host string) string {
 	return host
 }
 
-// isAddress reports whether host is the IP address of.
+// isAddress reports whether host, in brackets or not, is the IP address in of, without the port. A nil of has none.
 func isAddress(host string, of *net.TCPAddr) bool {
 	if of == nil {
 		return false
@@ -160,8 +162,8 @@ func BaseContext(l net.Listener) context.Context {
 	return context.Background()
 }
 
-// isToUnspecified reports whether the Host of r is the unspecified address, and its port is that of a listener
-// that is bound to the unspecified address.
+// isToUnspecified reports whether the Host of r is the unspecified address, 0.0.0.0 or [::], with the port of its
+// listener, and that is bound to the unspecified address (BaseContext).
 func isToUnspecified(r *http.Request) bool {
 	host, port, ok := splitHostPort(r.Host)
 	if !ok || host != "0.0.0.0" && host != "[::]" {
@@ -176,8 +178,7 @@ func isToUnspecified(r *http.Request) bool {
 	return ok && port == strconv.Itoa(bound)
 }
 
-// isInAllowHosts reports whether host, without its port, matches a pattern of AllowHosts.
-// checkHost accepts this machine's own addresses besides.
+// isInAllowHosts reports whether host, which has no port, matches an entry of AllowHosts.
 func (p *Policy) isInAllowHosts(host string) bool {
 	host = trimDot(host)
 	for _, pattern := range p.AllowHosts {
@@ -210,8 +211,8 @@ func (p *Policy) allowsOrigin(r *http.Request, s string) bool {
 	return false
 }
 
-// isOwnOrigin reports whether an origin equals the address of r, and this is the unspecified address. With
-// another port the origin would be another program, and on another connection another machine.
+// isOwnOrigin reports whether the origin s is the address that r was sent to, and this is the unspecified address.
+// With another port the origin would be another program, and on another connection another machine.
 func isOwnOrigin(r *http.Request, s string) bool {
 	scheme := "http://"
 	if r.TLS != nil {
@@ -220,6 +221,7 @@ func isOwnOrigin(r *http.Request, s string) bool {
 	return isToUnspecified(r) && equalFold(s, scheme+r.Host)
 }
 
+// allowsAnyOrigin reports whether AllowOrigins has "*".
 func (p *Policy) allowsAnyOrigin() bool {
 	for _, allowed := range p.AllowOrigins {
 		if allowed == "*" {

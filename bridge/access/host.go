@@ -37,6 +37,7 @@ func isLoopbackHost(host string) bool {
 	return addr == netip.IPv6Loopback() || addr.Is4() && addr.IsLoopback()
 }
 
+// isLocalhost reports whether name is localhost, or a name below it.
 func isLocalhost(name string) bool {
 	const tld = "localhost"
 	if !isName(name) || !hasSuffixFold(name, tld) {
@@ -45,8 +46,8 @@ func isLocalhost(name string) bool {
 	return len(name) == len(tld) || name[len(name)-len(tld)-1] == '.'
 }
 
-// splitHostPort is strict, unlike net.SplitHostPort, which accepts invalid hosts and ports.
-// port is "" when there is none. The host of "[::1]:80" keeps its brackets.
+// splitHostPort splits a host from its port; ok is false unless both are valid, of which it is strict:
+// net.SplitHostPort accepts invalid ones. port is "" when there is none. The host of "[::1]:80" keeps its brackets.
 func splitHostPort(s string) (host, port string, ok bool) {
 	end := strings.IndexByte(s, ':')
 	if strings.HasPrefix(s, "[") {
@@ -104,10 +105,12 @@ func isName(s string) bool {
 	return !afterDot
 }
 
+// isAlnum reports whether c is an ASCII letter or digit.
 func isAlnum(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= lower(c) && lower(c) <= 'z'
 }
 
+// lower returns c, as a lower-case letter if it is an upper-case ASCII letter.
 func lower(c byte) byte {
 	if 'A' <= c && c <= 'Z' {
 		return c + 'a' - 'A'
@@ -118,8 +121,8 @@ func lower(c byte) byte {
 // trimDot removes the dot that ends an absolute domain name.
 func trimDot(name string) string { return strings.TrimSuffix(name, ".") }
 
-// equalFold ignores the case of ASCII letters only. For strings.EqualFold the long s would
-// equal s, and the Kelvin sign k.
+// equalFold reports whether a and b are equal but for the case of ASCII letters. For strings.EqualFold the long s
+// would equal s, and the Kelvin sign k.
 func equalFold(a, b string) bool {
 	if len(a) != len(b) {
 		return false
@@ -132,12 +135,13 @@ func equalFold(a, b string) bool {
 	return true
 }
 
+// hasSuffixFold reports whether s ends in suffix, but for the case of ASCII letters.
 func hasSuffixFold(s, suffix string) bool {
 	return len(s) >= len(suffix) && equalFold(s[len(s)-len(suffix):], suffix)
 }
 
-// matchHost reports whether host, which must be valid, matches the pattern: a host, or "*."
-// and a name.
+// matchHost reports whether host, which must be valid, matches the pattern: another host, or "*." and a name, which
+// stands for all names below that. The case of letters does not matter.
 func matchHost(pattern, host string) bool {
 	if suffix, ok := strings.CutPrefix(pattern, "*"); ok && isWildcard(pattern) {
 		return hasSuffixFold(host, suffix) // host has no empty label
@@ -151,6 +155,6 @@ func isWildcard(pattern string) bool {
 	return ok && isName(base) && !isDigits(base[strings.LastIndexByte(base, '.')+1:])
 }
 
-// isDigits reports whether s has only digits. A wildcard before such a label would match
-// IPv4 addresses.
+// isDigits reports whether s has only digits. The last label of a wildcard's name must not: it would match IPv4
+// addresses.
 func isDigits(s string) bool { return strings.Trim(s, "0123456789") == "" }

@@ -2,10 +2,11 @@ package access
 
 import "strings"
 
-// origin is a parsed Origin header, or a pattern for one. port is "" if none is written.
+// origin is a parsed Origin header, or a pattern for one, whose host may begin with "*.". port is "" if none is
+// written.
 type origin struct{ scheme, host, port string }
 
-// parseOrigin accepts scheme://host and scheme://host:port and nothing else:
+// parseOrigin parses an origin; false: it is none. It accepts scheme://host and scheme://host:port and nothing else:
 // no path, not even "/", no user, no "null".
 func parseOrigin(s string) (origin, bool) {
 	scheme, rest, ok := strings.Cut(s, "://")
@@ -16,7 +17,8 @@ func parseOrigin(s string) (origin, bool) {
 	return origin{scheme, host, port}, ok
 }
 
-// parsePattern accepts an origin whose host may begin with "*.".
+// parsePattern parses an entry of AllowOrigins other than "*": an origin whose host may begin with "*."; false: it is
+// none.
 func parsePattern(s string) (origin, bool) {
 	scheme, base, wild := strings.Cut(s, "://*.")
 	if !wild {
@@ -27,6 +29,7 @@ func parsePattern(s string) (origin, bool) {
 	return o, ok && isWildcard(o.host)
 }
 
+// isScheme reports whether s can be the scheme of a URL.
 func isScheme(s string) bool {
 	for i := range len(s) {
 		c := s[i]
@@ -37,12 +40,12 @@ func isScheme(s string) bool {
 	return s != ""
 }
 
-// isWeb reports whether the scheme is http or https.
+// isWeb reports whether the origin's scheme is http or https.
 func (o origin) isWeb() bool {
 	return equalFold(o.scheme, "http") || equalFold(o.scheme, "https")
 }
 
-// matches reports whether o, from an Origin header, matches the pattern.
+// matches reports whether o, parsed from an Origin header, matches the pattern.
 func (pattern origin) matches(o origin) bool {
 	return equalFold(pattern.scheme, o.scheme) && pattern.port == o.port && matchHost(pattern.host, o.host)
 }

@@ -29,6 +29,7 @@ func (p *Policy) Party(r *http.Request) string {
 	return peerPrefix + from
 }
 
+// peerKey is the key of the name of WithPeer in a context.
 type peerKey struct{}
 
 // WithPeer returns ctx with a name for the peer of a connection that has no address, such
@@ -37,12 +38,15 @@ func WithPeer(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, peerKey{}, name)
 }
 
-// PeerParty returns the Party of a client that has only a name for WithPeer.
+// PeerParty returns the Party of a client that has not authenticated and of whose connection only the name given to
+// WithPeer is known.
 func PeerParty(name string) string { return peerPrefix + name }
 
+// peerPrefix begins the parties that are no principals.
 const peerPrefix = "peer "
 
-// addressParty returns the party of an address.
+// addressParty returns the party of a client that has not authenticated and comes from this address (see
+// Policy.Party).
 func addressParty(addr netip.Addr) string {
 	addr = addr.Unmap().WithZone("")
 	if addr.Is4() || addr.IsLoopback() {

@@ -7,22 +7,24 @@ import (
 	"slices"
 )
 
+// principalKey is the key of the principal in a request's context.
 type principalKey struct{}
 
-// principal is the sender of a request, in the context of the request.
+// principal is what the context of a request says of its sender.
 type principal struct {
-	name string // "": it is not authenticated
+	name string // its name; "": it is not authenticated
 
-	// tokenCtx is done when the token is no longer valid, sessionCtx when the name has no
-	// valid token any more. nil: valid for ever.
+	// tokenCtx is done when the token is no longer valid, sessionCtx when the name has no valid token any more. nil:
+	// that never happens.
 	tokenCtx, sessionCtx context.Context
 }
 
-// WithPrincipal returns r with the name of its sender, for Principal.
+// WithPrincipal returns r with name as the name of its sender, for Principal.
 func WithPrincipal(r *http.Request, name string) *http.Request {
 	return withPrincipal(r, principal{name: name})
 }
 
+// withPrincipal returns r with p as what its context says of its sender.
 func withPrincipal(r *http.Request, p principal) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), principalKey{}, p))
 }
@@ -52,6 +54,7 @@ func PrincipalContext(r *http.Request) context.Context {
 	return orBackground(p.sessionCtx)
 }
 
+// orBackground returns ctx, or context.Background() in the place of nil.
 func orBackground(ctx context.Context) context.Context {
 	if ctx == nil {
 		return context.Background()
@@ -59,13 +62,13 @@ func orBackground(ctx context.Context) context.Context {
 	return ctx
 }
 
-// validity is a context that is canceled when a token, or the last token of a name, is
-// removed.
+// validity is the context that says that a token, or a name, is still valid.
 type validity struct {
-	ctx    context.Context
-	cancel context.CancelFunc
+	ctx    context.Context    // done when the token, or the last token of the name, was removed
+	cancel context.CancelFunc // ends ctx
 }
 
+// newValidity returns the validity of what is valid now.
 func newValidity() validity {
 	ctx, cancel := context.WithCancel(context.Background())
 	return validity{ctx, cancel}
@@ -85,8 +88,8 @@ func (t *Tokens) principalOf(name string, sum [sha256.Size]byte) principal {
 	return principal{name, validityContext(t.validityBySum, sum, set.hasSum(sum)), validityContext(t.validityByName, name, set.hasName(name))}
 }
 
-// validityContext returns the context of a key, which endInvalid cancels. It is done already if
-// the key is not valid.
+// validityContext returns the context of the validity that of has for key, which it enters if there is none. If valid
+// is false, it returns one that is done already.
 func validityContext[K comparable](of map[K]validity, key K, valid bool) context.Context {
 	s, ok := of[key]
 	if !ok {
@@ -100,7 +103,7 @@ func validityContext[K comparable](of map[K]validity, key K, valid bool) context
 	return s.ctx
 }
 
-// endInvalid cancels and removes each validity whose key is no longer valid.
+// endInvalid ends and removes each validity in of whose key is no longer valid.
 func endInvalid[K comparable](of map[K]validity, valid func(K) bool) {
 	for key, s := range of {
 		if !valid(key) {
@@ -110,7 +113,7 @@ func endInvalid[K comparable](of map[K]validity, valid func(K) bool) {
 	}
 }
 
-// replace puts another set in place of the old one.
+// replace makes set the tokens that are valid, and ends the contexts of those tokens and names that are valid no more.
 func (t *Tokens) replace(set *tokenSet) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -119,10 +122,12 @@ func (t *Tokens) replace(set *tokenSet) {
 	endInvalid(t.validityBySum, set.hasSum)
 }
 
+// hasSum reports whether the token with this SHA-256 sum is in the set.
 func (s *tokenSet) hasSum(sum [sha256.Size]byte) bool {
 	return slices.ContainsFunc(s.entries, func(e tokenEntry) bool { return e.sum == sum })
 }
 
+// hasName reports whether a token of this name is in the set.
 func (s *tokenSet) hasName(name string) bool {
 	return slices.ContainsFunc(s.entries, func(e tokenEntry) bool { return e.name == name })
 }

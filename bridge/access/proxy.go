@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// ParseProxies reads entries for Policy.TrustedProxies: networks such as
-// 10.0.0.0/8, addresses, "loopback" for the loopback addresses, and "unix" for
-// Policy.TrustUnix.
+// ParseProxies reads entries for Policy.TrustedProxies: networks such as 10.0.0.0/8, addresses, and "loopback" for the
+// loopback addresses; unix: the entry "unix", for Policy.TrustUnix, was among them. The error names the entry that is
+// wrong.
 func ParseProxies(entries []string) (prefixes []netip.Prefix, unix bool, err error) {
 	for i, s := range entries {
 		switch s {
@@ -99,8 +99,8 @@ func (p *Policy) RemoteAddr(r *http.Request) string {
 	return from
 }
 
-// checkForwarded refuses a malformed X-Forwarded-Prefix. Without it the client would be sent
-// to a path that does not exist.
+// checkForwarded refuses a request with a malformed X-Forwarded-Prefix of a trusted proxy: without the prefix the
+// client would be sent to a path that does not exist.
 func (p *Policy) checkForwarded(r *http.Request) *Refusal {
 	if _, ok := p.parsePrefix(r); !ok {
 		return &Refusal{Status: http.StatusBadRequest, Reason: "X-Forwarded-Prefix is malformed: one absolute path is expected"}
@@ -108,7 +108,7 @@ func (p *Policy) checkForwarded(r *http.Request) *Refusal {
 	return nil
 }
 
-// parsePrefix returns what Prefix returns; ok is false if the header is malformed.
+// parsePrefix returns what Prefix returns; ok is false if a trusted proxy has sent a malformed X-Forwarded-Prefix.
 func (p *Policy) parsePrefix(r *http.Request) (prefix string, ok bool) {
 	if !p.fromProxy(r) {
 		return "", true
@@ -148,7 +148,7 @@ func IsCleanPath(s string) bool {
 	return true
 }
 
-// fromProxy reports whether the connection's own peer is a trusted proxy.
+// fromProxy reports whether r has come directly from a trusted proxy.
 func (p *Policy) fromProxy(r *http.Request) bool {
 	if len(p.TrustedProxies) == 0 && !p.TrustUnix {
 		return false
@@ -160,6 +160,7 @@ func (p *Policy) fromProxy(r *http.Request) bool {
 	return err == nil && p.trustsProxy(peer.Addr())
 }
 
+// trustsProxy reports whether addr is in one of TrustedProxies.
 func (p *Policy) trustsProxy(addr netip.Addr) bool {
 	addr = addr.Unmap().WithZone("")
 	for _, prefix := range p.TrustedProxies {
@@ -170,12 +171,14 @@ func (p *Policy) trustsProxy(addr netip.Addr) bool {
 	return false
 }
 
+// isUnix reports whether r has come over a Unix socket.
 func isUnix(r *http.Request) bool {
 	_, ok := r.Context().Value(http.LocalAddrContextKey).(*net.UnixAddr)
 	return ok
 }
 
-// forwardedAddr reads one entry of X-Forwarded-For. Some proxies add a port.
+// forwardedAddr returns the address in one entry of X-Forwarded-For, to which some proxies add a port; false: there is
+// none.
 func forwardedAddr(s string) (netip.Addr, bool) {
 	if ap, err := netip.ParseAddrPort(s); err == nil {
 		return ap.Addr().Unmap(), true
@@ -198,5 +201,5 @@ func (p *Policy) LogFields(r *http.Request) []any {
 	return fields
 }
 
-// clip returns at most 100 bytes of s.
+// clip returns the first 100 bytes of s at most.
 func clip(s string) string { return s[:min(len(s), 100)] }

@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	minTokenLength    = 16 // characters
-	maxNameLength     = 64
-	maxTokensFileSize = 1 << 20 // bytes
+	minTokenLength    = 16      // how many characters a token must have
+	maxNameLength     = 64      // how many characters the name of a token may have
+	maxTokensFileSize = 1 << 20 // how many bytes a file of secrets may have (ReadSecret)
 )
 
 // Tokens are the bearer tokens that a Policy accepts, each with the name of its
@@ -30,25 +30,25 @@ const (
 // All methods, also Reload, may be called concurrently. A Tokens need not be closed.
 // LoadTokens and ParseTokens make one.
 type Tokens struct {
-	file      string                   // "": not from a file
-	readsOnce bool                     // the file is a pipe, which can be read only once
+	file      string                   // where they are from; "": from no file
+	readsOnce bool                     // file is a pipe, which can be read only once
 	set       atomic.Pointer[tokenSet] // the tokens that are valid now
 
-	mu             sync.Mutex
-	validityByName map[string]validity            // of the principals that have sent a request
-	validityBySum  map[[sha256.Size]byte]validity // of the tokens that these requests had
+	mu             sync.Mutex                     // guards the fields below, and held while set is replaced
+	validityByName map[string]validity            // by the names that have sent a request
+	validityBySum  map[[sha256.Size]byte]validity // by the SHA-256 sums of the tokens that have come with one
 }
 
-// tokenSet is what one reading of the file, or text, has given. It never changes.
+// tokenSet is the tokens that one reading of the file, or text, has given. It never changes.
 type tokenSet struct {
-	entries []tokenEntry
+	entries []tokenEntry // the tokens, in the order of the file
 }
 
-// tokenEntry is one token and its name.
+// tokenEntry is one token, as its sum, and its name.
 type tokenEntry struct {
 	sum  [sha256.Size]byte // SHA-256 of the token
-	name string
-	line int // number of its line, for errors
+	name string            // the name of its principal
+	line int               // the number of its line, for errors
 }
 
 // LoadTokens reads a file of tokens. Each line is a name and a token with white
@@ -110,12 +110,13 @@ func (t *Tokens) Reload() error {
 	return nil
 }
 
+// isPipe reports whether the file with this name is a named pipe.
 func isPipe(file string) bool {
 	info, err := os.Stat(file)
 	return err == nil && info.Mode()&os.ModeNamedPipe != 0
 }
 
-// read reads the file.
+// read reads the file again, and returns its tokens; the error names the file and the line.
 func (t *Tokens) read() (*tokenSet, error) {
 	text, err := ReadSecret(t.file)
 	if err != nil {
@@ -131,8 +132,8 @@ func (t *Tokens) read() (*tokenSet, error) {
 	return set, nil
 }
 
-// IsFileGoneOrEmpty reports whether the file is gone or empty. This is so for a moment while some
-// programs write a file, so a caller may want to wait a little before Reload.
+// IsFileGoneOrEmpty reports whether the file of the tokens is gone or empty; false if they are from no file. A file is
+// so for a moment while some programs write it, so a caller may want to wait a little before Reload.
 func (t *Tokens) IsFileGoneOrEmpty() bool {
 	if t.file == "" || t.readsOnce {
 		return false
@@ -167,8 +168,8 @@ func (t *Tokens) DeriveSecret() []byte {
 	return all[:]
 }
 
-// lookup returns the name of a token, or "". The time that it takes does not depend on how
-// much of a token is right.
+// lookup returns the name of a token, "" if it is not valid, and its SHA-256 sum. The time that it takes does not
+// depend on how much of a token is right.
 func (t *Tokens) lookup(token string) (name string, sum [sha256.Size]byte) {
 	var room [128]byte // so that tokens of the usual length need no allocation
 	sum = sha256.Sum256(append(room[:0], token...))
@@ -184,8 +185,8 @@ func (t *Tokens) lookup(token string) (name string, sum [sha256.Size]byte) {
 	return entries[found].name, sum
 }
 
-// ReadSecret reads a file of secrets, of at most 1 MiB. One that every user of this machine may read is an error, which says
-// what to do; not on Windows, and not of what is no regular file, such as a pipe.
+// ReadSecret returns the text of a file of secrets, which may have 1 MiB. It is an error, which says what to do, if
+// every user of this machine may read the file; not on Windows, and not of what is no regular file, such as a pipe.
 func ReadSecret(file string) (text string, err error) {
 	info, err := os.Stat(file)
 	if err != nil {
@@ -215,8 +216,8 @@ func ReadSecret(file string) (text string, err error) {
 	return string(data), nil
 }
 
-// parseTokens reads lines. bad is the number of the line with the error, 0 for an error
-// that is about all lines.
+// parseTokens reads lines of a file of tokens (LoadTokens). bad is the number of the line that err is about; 0: err is
+// about all of them.
 func parseTokens(lines []string) (set *tokenSet, bad int, err error) {
 	set = new(tokenSet)
 	seen := make(map[[sha256.Size]byte]tokenEntry)
@@ -246,6 +247,7 @@ func parseTokens(lines []string) (set *tokenSet, bad int, err error) {
 	return set, 0, nil
 }
 
+// parseToken reads one line of a file of tokens; the entry's line is not set.
 func parseToken(line string) (tokenEntry, error) {
 	fields := strings.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == '\t' })
 	if len(fields) != 2 {
@@ -270,6 +272,7 @@ func parseToken(line string) (tokenEntry, error) {
 	return tokenEntry{sum: sha256.Sum256([]byte(token)), name: name}, nil
 }
 
+// isTokenName reports whether s may be the name of a token (LoadTokens).
 func isTokenName(s string) bool {
 	for i := range len(s) {
 		if !isAlnum(s[i]) && strings.IndexByte("-_.@+", s[i]) < 0 {
@@ -279,6 +282,7 @@ func isTokenName(s string) bool {
 	return s != "" && len(s) <= maxNameLength
 }
 
+// isVisible reports whether s has only visible ASCII characters.
 func isVisible(s string) bool {
 	for i := range len(s) {
 		if s[i] <= ' ' || s[i] > '~' {

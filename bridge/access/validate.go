@@ -21,7 +21,7 @@ func (p *Policy) Validate() error {
 	return p.validateProxies()
 }
 
-// quoteUnlessSecret returns s in quotes, unless s may contain a password.
+// quoteUnlessSecret returns s in quotes, for an error; if s may contain a password, a text that says so in its place.
 func quoteUnlessSecret(s string) string {
 	if strings.Contains(s, "@") {
 		return "(not shown: it holds a user name)"
@@ -29,8 +29,7 @@ func quoteUnlessSecret(s string) string {
 	return fmt.Sprintf("%q", s)
 }
 
-// originProblem returns what is wrong with an entry of AllowOrigins, and what to write instead;
-// "": nothing is.
+// originProblem returns what is wrong with an entry of AllowOrigins, and what to write instead; "": it is valid.
 func originProblem(s string) string {
 	if s == "*" {
 		return ""
@@ -64,12 +63,12 @@ func originProblem(s string) string {
 	return "this is no origin; write scheme://host or scheme://host:port, with the host as browsers send it (xn--... for other than ASCII letters)"
 }
 
+// isDefaultPort reports whether o has a port that is its scheme's own, which browsers leave out.
 func isDefaultPort(o origin) bool {
 	return o.port == "80" && equalFold(o.scheme, "http") || o.port == "443" && equalFold(o.scheme, "https")
 }
 
-// hostProblem returns what is wrong with an entry of AllowHosts, and what to write instead; "":
-// nothing is.
+// hostProblem returns what is wrong with an entry of AllowHosts, and what to write instead; "": it is valid.
 func hostProblem(s string) string {
 	host, port, ok := splitHostPort(s)
 	switch {

@@ -8,9 +8,9 @@ import (
 // WarningLimiter limits the warnings about refused requests, so that no client, and no web page,
 // can flood the log. The zero value is ready for use; any number of goroutines may use it.
 type WarningLimiter struct {
-	mu          sync.Mutex
-	windowStart time.Time // when the 15 seconds that are being counted began
-	count       int       // since then
+	mu          sync.Mutex // guards the fields below
+	windowStart time.Time  // when the 15 seconds began in which refusals are counted
+	count       int        // how many refusals there were since then
 }
 
 // Allow counts a refusal, and reports whether to log it: it is one of the first ten in 15

@@ -14,11 +14,12 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/limiter"
 )
 
-// ErrTooManySessions says that a Controller has no place, and none for which the client may wait.
+// ErrTooManySessions is the error of Controller.Acquire when all places are taken, and none has become free for the
+// client.
 var ErrTooManySessions = errors.New("too many sessions (--max-sessions); try again later")
 
-// PublicReason returns what clients may be told of an error of Controller.Acquire. What
-// AcquirePlaceFunc's error wraps is for the log.
+// PublicReason returns the text that clients may be told of err, an error of Controller.Acquire. The rest of what an
+// AcquirePlaceFunc's error says is for the log.
 func PublicReason(err error) string {
 	if err == ErrTooManySessions || err == ownmsg.ErrClosing {
 		return err.Error()
@@ -26,8 +27,8 @@ func PublicReason(err error) string {
 	return ownmsg.ErrBusy.Error()
 }
 
-// placeTimeout is how long a client waits for a place in a Controller, if its party has
-// less than an equal part of them. Others are refused at once.
+// placeTimeout is how long a client waits for a place in a Controller, if its party has less than an equal part of the
+// places. Others are refused at once.
 const placeTimeout = 10 * time.Second
 
 // Controller receives the clients of a listening transport: it gives them places,
@@ -38,19 +39,19 @@ const placeTimeout = 10 * time.Second
 // equal part of them, the party with most gives up the session that has been idle
 // for longest: its Slot's Context ends with bridge.ErrReclaimed.
 type Controller struct {
-	acquireProcessPlace AcquirePlaceFunc // nil: everybody is admitted
-	ctx                 context.Context  // done at Close; those of the Slots come from it
-	cancel              context.CancelFunc
-	wg                  sync.WaitGroup   // clients, and who waits to be one
-	present             *limiter.Limiter // clients that are not gone
-	unreleased          *limiter.Limiter // clients whose Slot is not released
+	acquireProcessPlace AcquirePlaceFunc   // asked for what a server process takes; nil: everybody has that
+	ctx                 context.Context    // done at Close; the contexts of the Slots are below it
+	cancel              context.CancelFunc // ends ctx
+	wg                  sync.WaitGroup     // waits for the clients that have a Slot, and for calls of Acquire
+	present             *limiter.Limiter   // the places of clients that are not gone
+	unreleased          *limiter.Limiter   // the places of all Slots that are not released: their clients may be gone, but not their Handlers
 
-	mu sync.Mutex // makes joinWaitGroup's check of ctx and its wg.Add one step, as Close sees it
+	mu sync.Mutex // makes joinWaitGroup's check of ctx and its wg.Add one step for Close
 }
 
-// New makes a Controller with max places; 0 or less: no bound. Servers of clients that have gone
-// take none while they are being stopped, but there are never more than twice as many.
-// acquireProcessPlace is asked about everybody; nil admits everybody. Close ends the Controller.
+// New makes a Controller with max places; 0 or less: any number. A client that has gone gives its place back, although
+// its Handler may still stop a server; but never are there more than twice max Slots. acquireProcessPlace is asked
+// about everybody; nil admits everybody. Close ends the Controller.
 func New(max int, acquireProcessPlace AcquirePlaceFunc) *Controller {
 	l := &Controller{acquireProcessPlace: acquireProcessPlace}
 	l.present = limiter.New(limiter.Options{Max: max, Wait: placeTimeout})
@@ -59,11 +60,11 @@ func New(max int, acquireProcessPlace AcquirePlaceFunc) *Controller {
 	return l
 }
 
-// Context is done when the Controller is closed: sessions drain.
+// Context returns a context that is done when the Controller is closed: sessions are to end then.
 func (l *Controller) Context() context.Context { return l.ctx }
 
-// Close lets nobody in any more, and returns when everybody has left. It may
-// be called more than once.
+// Close lets nobody in any more, ends the Slots' contexts, and returns when all Slots are released. It may be called
+// more than once.
 func (l *Controller) Close() {
 	l.mu.Lock()
 	l.cancel()
@@ -71,20 +72,20 @@ func (l *Controller) Close() {
 	l.wg.Wait()
 }
 
-// Sessions returns how many clients there are that are not gone.
+// Sessions returns how many clients have a Slot and are not gone.
 func (l *Controller) Sessions() int { return l.present.Taken() }
 
-// Acquire gives a client a place, once AcquirePlaceFunc has given what the server takes. It
-// counts for the Party of ctx. It waits as long as AcquirePlaceFunc does, and then for the
-// Controller's own places (placeTimeout), but not when ctx is done, or the Controller closed.
-// The error is ErrTooManySessions, bridge.ErrClosing, that of ctx, or AcquirePlaceFunc's.
+// Acquire gives a client a Slot: it asks AcquirePlaceFunc, for as long as that takes, and then takes one of the
+// Controller's own places, for which it waits for placeTimeout at most. The client counts for the Party of ctx.
+// Acquire gives up when ctx is done, or the Controller closed. The error is ErrTooManySessions, bridge.ErrClosing,
+// that of ctx, or AcquirePlaceFunc's.
 func (l *Controller) Acquire(ctx context.Context) (*Slot, error) { return l.acquire(ctx, true) }
 
-// AcquireLazily is Acquire for a client who has not said anything yet: AcquirePlaceFunc is not
-// asked before AcquireProcessPlace is called.
+// AcquireLazily is Acquire for a client that has not said anything yet: AcquirePlaceFunc is not asked before
+// AcquireProcessPlace is called with the Slot's Context.
 func (l *Controller) AcquireLazily(ctx context.Context) (*Slot, error) { return l.acquire(ctx, false) }
 
-// acquire is Acquire, and AcquireLazily if withProcessPlace is false.
+// acquire is Acquire; without withProcessPlace it is AcquireLazily.
 func (l *Controller) acquire(ctx context.Context, withProcessPlace bool) (*Slot, error) {
 	if err := l.joinWaitGroup(); err != nil {
 		return nil, err
@@ -112,7 +113,7 @@ func (l *Controller) acquire(ctx context.Context, withProcessPlace bool) (*Slot,
 	return nil, err
 }
 
-// joinWaitGroup makes Close wait for the caller. It fails once the Controller is closed.
+// joinWaitGroup makes Close wait until the caller calls wg.Done. The error says that the Controller is closed.
 func (l *Controller) joinWaitGroup() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,25 +124,25 @@ func (l *Controller) joinWaitGroup() error {
 	return nil
 }
 
-// Slot is a client that a Controller has let in. It is the Holder of its
-// places.
+// Slot is a client that a Controller has let in: it has a place until Release. It is the Holder of its places.
 type Slot struct {
-	control             *Controller
-	ctx                 context.Context
-	cancel              context.CancelCauseFunc
-	present, unreleased *limiter.Place // places in the Limiters of these names
+	control *Controller             // whose Slot it is
+	ctx     context.Context         // what Context returns
+	cancel  context.CancelCauseFunc // ends ctx, with a cause
+	// its places in the Limiters of these names
+	present, unreleased *limiter.Place
 
-	mu          sync.Mutex
-	leave       func()                   // gives back what AcquirePlaceFunc gave; nil: it has not
-	busyReports map[*busyReport]struct{} // one of each that serves it (ReportBusy)
+	mu          sync.Mutex               // guards the fields below
+	leave       func()                   // gives back what AcquirePlaceFunc gave; nil: it has given nothing
+	busyReports map[*busyReport]struct{} // one of each of those that serve the client (ReportBusy)
 }
 
-// busyReport is how whoever serves a Slot tells whether it is busy, and since when.
+// busyReport is how one of those that serve a Slot's client tells whether it is busy.
 type busyReport struct {
-	inProgress func() (busy bool, since time.Time)
+	inProgress func() (busy bool, since time.Time) // says whether anything is in progress, and if not, since when
 }
 
-// acquireClientPlaces takes the Controller's own places.
+// acquireClientPlaces takes the Controller's own places for the Slot.
 func (g *Slot) acquireClientPlaces(ctx context.Context) error {
 	party := identity.Party(g.ctx)
 	var err error
@@ -160,7 +161,7 @@ func (g *Slot) acquireClientPlaces(ctx context.Context) error {
 	return err
 }
 
-// acquireProcessPlace asks AcquirePlaceFunc, unless that has given the Slot a place already.
+// acquireProcessPlace asks AcquirePlaceFunc for the Slot, unless it has what that gives already.
 func (g *Slot) acquireProcessPlace(ctx context.Context) error {
 	g.mu.Lock()
 	has := g.leave != nil
@@ -185,7 +186,7 @@ func (g *Slot) acquireProcessPlace(ctx context.Context) error {
 	return nil
 }
 
-// releaseProcessPlace gives back what AcquirePlaceFunc gave, if anything.
+// releaseProcessPlace gives back what AcquirePlaceFunc has given the Slot, if anything.
 func (g *Slot) releaseProcessPlace() {
 	g.mu.Lock()
 	leave := g.leave
@@ -196,19 +197,19 @@ func (g *Slot) releaseProcessPlace() {
 	}
 }
 
-// Context is done when the client is gone, its place was reclaimed (the cause is
-// bridge.ErrReclaimed then) or the Controller is closed. It is the ctx for Handler.ServeConn.
+// Context returns the ctx for Handler.ServeConn. It is done when the client is gone, its place was reclaimed (the
+// cause is bridge.ErrReclaimed then) or the Controller is closed.
 func (g *Slot) Context() context.Context { return g.ctx }
 
-// ClientGone says that the client's session has ended, although its Handler may
-// still run. It may be called more than once, by any goroutine.
+// ClientGone says that the client's session has ended, although its Handler may still run: it gives the client's place
+// back and ends Context. It may be called more than once, by any goroutine.
 func (g *Slot) ClientGone() {
 	g.cancel(nil)
 	g.present.Release()
 }
 
-// Release says that the Handler has returned, or will not be called. It is called once, and
-// gives back what AcquirePlaceFunc gave. It includes ClientGone.
+// Release gives back all that the Slot has: the Handler has returned, or will not be called. It is called once. It
+// includes ClientGone.
 func (g *Slot) Release() {
 	g.ClientGone()
 	g.releaseProcessPlace()
@@ -216,7 +217,7 @@ func (g *Slot) Release() {
 	g.control.wg.Done()
 }
 
-// Use implements Holder.
+// Use implements Holder: the Slot is idle if all of busyReports say so; without any it is busy.
 func (g *Slot) Use() (use Use, since time.Time) {
 	if g.ctx.Err() != nil {
 		return limiter.Ending, since
@@ -236,8 +237,8 @@ func (g *Slot) Use() (use Use, since time.Time) {
 	return use, since
 }
 
-// Reclaim implements Holder: the session ends as it does when all
-// shut down, so that a call that begins just now is answered.
+// Reclaim implements Holder: it ends Context with bridge.ErrReclaimed if the Slot is idle. The session ends as it does
+// when everything shuts down, so that a call that begins just now is answered.
 func (g *Slot) Reclaim() bool {
 	if use, _ := g.Use(); use != limiter.Idle {
 		return false
@@ -246,9 +247,9 @@ func (g *Slot) Reclaim() bool {
 	return true
 }
 
-// ReportBusy has the Slot of ctx ask inProgress, until stop is called, whether somebody who
-// serves it has anything in progress, and if not, since when. The Slot is busy if one of them
-// says so. inProgress must not wait. ok is false if ctx has no Slot.
+// ReportBusy has the Slot whose Context ctx comes from ask inProgress, until stop is called, whether the caller has
+// anything in progress for the client, and if not, since when. The Slot is busy if one of those that serve it says so.
+// inProgress must not wait. ok is false if ctx has no Slot.
 func ReportBusy(ctx context.Context, inProgress func() (busy bool, since time.Time)) (stop func(), ok bool) {
 	g, ok := HolderOf(ctx).(*Slot)
 	if !ok {
@@ -268,9 +269,8 @@ func ReportBusy(ctx context.Context, inProgress func() (busy bool, since time.Ti
 	}, true
 }
 
-// MarkUnused says that whoever serves the client of ctx has nothing in progress for it, from now
-// until stop is called: its place may be given to another. A Pump says by itself what it has in
-// progress.
+// MarkUnused says that the caller, who serves the client of ctx, has nothing in progress for it from now until stop is
+// called: its place may be given to another. A Pump says by itself what it has in progress.
 func MarkUnused(ctx context.Context) (stop func()) {
 	since := time.Now()
 	stop, _ = ReportBusy(ctx, func() (bool, time.Time) { return false, since })

@@ -15,7 +15,7 @@ import (
 //     false, and does nothing, if the place is in use again by then.
 type Holder = limiter.Holder
 
-// Use says whether a place is in use.
+// Use says whether a place is in use: Busy, Idle, Spare or Ending.
 type Use = limiter.Use
 
 // The values of Use.
@@ -26,34 +26,33 @@ const (
 	Ending = limiter.Ending // the Holder gives the place back by itself soon
 )
 
-// AcquirePlaceFunc asks for a place for one more client, or server process, which counts for the
-// Party of ctx. It may wait for one, for as long as ctx lasts at most. leave gives the place
-// back: it must be called exactly once, when whoever has the place has ended. The HolderOf ctx
-// can be told to give the place up.
+// AcquirePlaceFunc asks for what one more client, or server process, takes, which counts for the Party of ctx. It may
+// wait for that, for as long as ctx lasts at most. leave gives it back: it must be called exactly once, when whoever
+// has it has ended. The HolderOf ctx can be told to give it up.
 //
-// The error, bridge.ErrBusy or one that wraps it, says that there is no place now: an HTTP
-// transport answers 503 with Retry-After. Listening transports take an AcquirePlaceFunc as an
-// option, where nil means that everybody is admitted.
+// The error, bridge.ErrBusy or one that wraps it, says that there is no place now: an HTTP transport answers 503 with
+// Retry-After. Listening transports take an AcquirePlaceFunc as an option, where nil means that everybody is admitted.
 type AcquirePlaceFunc func(ctx context.Context) (leave func(), err error)
 
+// holderKey is the key of the Holder in a context.
 type holderKey struct{}
 
-// WithHolder returns ctx for an AcquirePlaceFunc. h has the place that is asked for, and is told
-// when to give it up.
+// WithHolder returns ctx for a call of an AcquirePlaceFunc: h is to have the place that is asked for, and is told when
+// to give it up.
 func WithHolder(ctx context.Context, h Holder) context.Context {
 	return context.WithValue(ctx, holderKey{}, h)
 }
 
-// HolderOf returns the Holder of the place that is asked for with ctx; nil: nobody can be told
-// to give it up.
+// HolderOf returns the Holder of WithHolder for an AcquirePlaceFunc that was called with ctx; nil: nobody can be told
+// to give the place up.
 func HolderOf(ctx context.Context) Holder {
 	h, _ := ctx.Value(holderKey{}).(Holder)
 	return h
 }
 
-// AcquireProcessPlace asks AcquirePlaceFunc for a place for the Slot whose Context ctx comes from,
-// unless it has one: a Handler does it before it needs a server process of its
-// own. The error is AcquirePlaceFunc's.
+// AcquireProcessPlace asks AcquirePlaceFunc on behalf of the Slot whose Context ctx comes from, unless that has a
+// place already. A Handler calls it before it needs a server process of its own. The error is AcquirePlaceFunc's,
+// ctx's or bridge.ErrClosing; nil if ctx has no Slot.
 func AcquireProcessPlace(ctx context.Context) error {
 	if g, ok := HolderOf(ctx).(*Slot); ok {
 		return g.acquireProcessPlace(ctx)
@@ -61,8 +60,8 @@ func AcquireProcessPlace(ctx context.Context) error {
 	return nil
 }
 
-// ReleaseProcessPlace gives back what AcquirePlaceFunc gave to the Slot whose Context ctx comes
-// from: a Handler does it that needs it no more. The Slot stays.
+// ReleaseProcessPlace gives back what AcquirePlaceFunc has given the Slot whose Context ctx comes from. A Handler
+// calls it when it needs no server process of its own any more. The client keeps its Slot.
 func ReleaseProcessPlace(ctx context.Context) {
 	if g, ok := HolderOf(ctx).(*Slot); ok {
 		g.releaseProcessPlace()

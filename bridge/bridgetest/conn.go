@@ -26,24 +26,23 @@ import (
 // closed and ends all else that was started; it may be nil.
 type PairFunc func(t *testing.T) (a, b bridge.Conn, stop func())
 
-// Options name what a transport cannot do by its nature. The zero value means
-// the whole contract; each field set needs its reason at the call.
+// Options name what a transport cannot do by its nature, at the Conn "a" or the Conn "b" of a pair. The zero value
+// means the whole contract; each field set needs its reason at the call.
 type Options struct {
-	// NoEOFAt: "a" or "b" is not told when its peer closes the conversation
-	// (an HTTP client finds out at its next request). "" means both are.
+	// NoEOFAt: the Conn "a" or "b" is not told when its peer closes the conversation (an HTTP client finds out at its
+	// next request). "": both are told.
 	NoEOFAt string
 
-	// GoneAt: "a" or "b" is told that its peer has closed by another error than
-	// io.EOF, because the peer cannot be sent to any more (a session that its
-	// client has deleted).
+	// GoneAt: the Receive of the Conn "a" or "b" ends with another error than io.EOF when its peer has closed, because
+	// the peer cannot be sent to any more (a session that its client has deleted).
 	GoneAt string
 
-	// LateSendsAt: "a" or "b" may still take messages after its peer has
-	// closed (an HTTP session keeps them for a client that comes back).
+	// LateSendsAt: the Conn "a" or "b" may still take messages to send after its peer has closed (an HTTP session
+	// keeps them for a client that comes back).
 	LateSendsAt string
 
-	// CloseAbortsAt: "a" or "b" gives up, when it is closed, what it was sent
-	// before and the peer has not received yet.
+	// CloseAbortsAt: the Conn "a" or "b" gives up, when it is closed, messages that it was sent before and that the
+	// peer has not received yet.
 	CloseAbortsAt string
 
 	// InBubble: the pair does no I/O of the system, so that each part runs in a bubble of
@@ -53,22 +52,23 @@ type Options struct {
 
 // Limits of the suite.
 const (
-	callTimeout       = 30 * time.Second // a call that takes longer hangs
-	orderMessages     = 300              // messages each way
-	senderCount       = 8
-	messagesPerSender = 50
-	bigMessageSize    = 1 << 20
-	fillMessageSize   = 64 << 10              // to fill what lies between the two sides
-	fillLimit         = 32 << 20              // a transport that took this much without waiting queues without bound
-	stallTime         = 10 * time.Millisecond // what has not returned by then waits
+	callTimeout       = 30 * time.Second      // a call that takes longer counts as hanging
+	orderMessages     = 300                   // how many messages testOrder sends each way
+	senderCount       = 8                     // how many goroutines send in testConcurrentSend
+	messagesPerSender = 50                    // how many messages each of them sends
+	bigMessageSize    = 1 << 20               // how many bytes testBig's message is padded with
+	fillMessageSize   = 64 << 10              // how many bytes fill's messages are padded with
+	fillLimit         = 32 << 20              // how many bytes fill sends at most: a transport that takes them without waiting queues without bound
+	stallTime         = 10 * time.Millisecond // a call that has not returned after this time counts as waiting
 )
 
+// contractTest tests one part of the contract of bridge.Conn.
 type contractTest struct {
-	name string
-	test func(t *testing.T, p *pair)
+	name string                      // for the name of the subtest
+	test func(t *testing.T, p *pair) // tests p.self, whose peer is p.peer
 }
 
-// contractTests are the contract.
+// contractTests are all parts of the contract.
 var contractTests = []contractTest{
 	{"order", testOrder},
 	{"big message", testBig},
@@ -106,7 +106,7 @@ func TestConn(t *testing.T, newPair PairFunc, opts Options) {
 	}
 }
 
-// runContractTest puts the side of that name of a new pair to one part of the contract.
+// runContractTest makes a pair and tests one part of the contract with one of its Conns, "a" or "b".
 func runContractTest(t *testing.T, c contractTest, name string, newPair PairFunc, opts Options) {
 	before := goroutines()
 	p := &pair{name: name, peerName: "b", opts: opts}
@@ -127,16 +127,18 @@ func runContractTest(t *testing.T, c contractTest, name string, newPair PairFunc
 	c.test(t, p)
 }
 
-// countingEnd is one end of a pair: a Conn whose messages are sent without waiting, if that can
-// be. They are taken in the goroutine that brings them, but for every third.
+// countingEnd is one Conn of a pair. Its send uses TrySend where that works; its Recv refuses every third message in
+// TrySend, so that it has to be taken by Send. It fails the test if the Conn calls a Sink wrongly.
 type countingEnd struct {
 	bridge.Conn
-	t       *testing.T
-	offered int // how many messages Recv was offered
+	t       *testing.T // the test that fails
+	offered int        // how many messages Recv was offered by TrySend
 }
 
+// newCountingEnd makes a countingEnd of c.
 func newCountingEnd(t *testing.T, c bridge.Conn) *countingEnd { return &countingEnd{Conn: c, t: t} }
 
+// send sends a message, without waiting (TrySend) if that can be.
 func (s *countingEnd) send(ctx context.Context, m jsonrpc.Message) error {
 	if ctx.Err() == nil && s.TrySend(m) {
 		return nil
@@ -144,9 +146,10 @@ func (s *countingEnd) send(ctx context.Context, m jsonrpc.Message) error {
 	return s.Send(ctx, m)
 }
 
+// end closes the Conn.
 func (s *countingEnd) end() { _ = s.Conn.Close(nil) }
 
-// Receive watches over how sink is called.
+// Receive is that of the Conn; the test fails if it calls sink wrongly.
 func (s *countingEnd) Receive(ctx context.Context, sink bridge.Sink) error {
 	w := &watchedSink{Sink: sink, t: s.t}
 	err := s.Conn.Receive(ctx, w)
@@ -163,10 +166,11 @@ func (s *countingEnd) Receive(ctx context.Context, sink bridge.Sink) error {
 // if one comes after Receive has returned.
 type watchedSink struct {
 	bridge.Sink
-	t     *testing.T
-	calls sync.Mutex // held during each call; countingEnd.Receive locks it for good at the end
+	t     *testing.T // the test that fails
+	calls sync.Mutex // held during each call; countingEnd.Receive takes it for good when the Conn's Receive has returned
 }
 
+// TrySend implements bridge.Sink.
 func (w *watchedSink) TrySend(m jsonrpc.Message) bool {
 	if !w.calls.TryLock() {
 		w.t.Errorf("two calls of a Sink at a time, or one after the end of Receive")
@@ -176,6 +180,7 @@ func (w *watchedSink) TrySend(m jsonrpc.Message) bool {
 	return w.Sink.TrySend(m)
 }
 
+// Send implements bridge.Sink.
 func (w *watchedSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if !w.calls.TryLock() {
 		w.t.Errorf("two calls of a Sink at a time, or one after the end of Receive")
@@ -185,7 +190,7 @@ func (w *watchedSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	return w.Sink.Send(ctx, m)
 }
 
-// Recv takes the next message.
+// Recv receives one message and returns it.
 func (s *countingEnd) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -197,12 +202,13 @@ func (s *countingEnd) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	return jsonrpc.Message{}, err
 }
 
-// reluctantSink takes one message. Its TrySend refuses every third that it is offered.
+// reluctantSink is a Sink that takes one message, but refuses every third that TrySend is offered.
 type reluctantSink struct {
 	takeOneSink
-	n *int
+	n *int // counts what TrySend was offered, over several Sinks
 }
 
+// TrySend implements bridge.Sink.
 func (c *reluctantSink) TrySend(m jsonrpc.Message) bool {
 	if *c.n++; *c.n%3 == 0 {
 		return false
@@ -210,13 +216,16 @@ func (c *reluctantSink) TrySend(m jsonrpc.Message) bool {
 	return c.takeOneSink.TrySend(m)
 }
 
-// pair is a Conn under test, and its peer.
+// pair is a Conn that is being tested, and its peer.
 type pair struct {
-	self, peer     *countingEnd
-	name, peerName string // "a" or "b"
-	opts           Options
+	// the Conn that is being tested, and its peer
+	self, peer *countingEnd
+	// the name of each, "a" or "b"
+	name, peerName string
+	opts           Options // those of TestConn
 }
 
+// close closes both Conns. The test fails if that hangs.
 func (p *pair) close(t *testing.T) {
 	t.Helper()
 	done := make(chan struct{})
@@ -232,6 +241,7 @@ func (p *pair) close(t *testing.T) {
 	}
 }
 
+// testOrder: messages arrive unchanged and in order, in both directions at a time.
 func testOrder(t *testing.T, p *pair) {
 	var wg sync.WaitGroup
 	stream := func(from, to *countingEnd, name string) {
@@ -249,6 +259,7 @@ func testOrder(t *testing.T, p *pair) {
 	wg.Wait()
 }
 
+// testBig: a large message arrives unchanged.
 func testBig(t *testing.T, p *pair) {
 	m := notification("big", 0, bigMessageSize)
 	var wg sync.WaitGroup
@@ -257,6 +268,7 @@ func testBig(t *testing.T, p *pair) {
 	wg.Wait()
 }
 
+// testConcurrentSend: messages that several goroutines send arrive whole, and those of one goroutine in order.
 func testConcurrentSend(t *testing.T, p *pair) {
 	var messages [senderCount][]jsonrpc.Message
 	for s := range messages {
@@ -294,6 +306,7 @@ func testConcurrentSend(t *testing.T, p *pair) {
 	}
 }
 
+// testReceiveContext: the end of its ctx ends a Receive that waits.
 func testReceiveContext(t *testing.T, p *pair) {
 	ctx, cancel := context.WithCancel(t.Context())
 	err := blockThenEnd(t, cancel, func() error { _, err := p.self.Recv(ctx); return err })
@@ -302,6 +315,7 @@ func testReceiveContext(t *testing.T, p *pair) {
 	}
 }
 
+// testSendContext: the end of its ctx ends a Send that waits.
 func testSendContext(t *testing.T, p *pair) {
 	ctx, cancel := context.WithCancel(t.Context())
 	err := fill(t, ctx, p.self, cancel)
@@ -310,6 +324,7 @@ func testSendContext(t *testing.T, p *pair) {
 	}
 }
 
+// testDoneContext: Send and Receive with a ctx that is done fail, and do no harm.
 func testDoneContext(t *testing.T, p *pair) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -326,6 +341,7 @@ func testDoneContext(t *testing.T, p *pair) {
 	wg.Wait()
 }
 
+// testCloseUnblocksReceive: Close ends a Receive that waits.
 func testCloseUnblocksReceive(t *testing.T, p *pair) {
 	err := blockThenEnd(t, func() { p.self.end() }, func() error { _, err := p.self.Recv(t.Context()); return err })
 	if err == nil {
@@ -333,10 +349,12 @@ func testCloseUnblocksReceive(t *testing.T, p *pair) {
 	}
 }
 
+// testCloseUnblocksSend: Close ends a Send that waits.
 func testCloseUnblocksSend(t *testing.T, p *pair) {
 	fill(t, t.Context(), p.self, func() { p.self.end() })
 }
 
+// testCloseTwice: Close may be called more than once, and concurrently.
 func testCloseTwice(t *testing.T, p *pair) {
 	var wg sync.WaitGroup
 	for range 4 {
@@ -346,6 +364,7 @@ func testCloseTwice(t *testing.T, p *pair) {
 	p.close(t)
 }
 
+// testEOF: Receive ends, each time, when the peer has closed.
 func testEOF(t *testing.T, p *pair) {
 	if p.opts.NoEOFAt == p.name {
 		t.Skip("is not told")
@@ -357,6 +376,7 @@ func testEOF(t *testing.T, p *pair) {
 	wg.Wait()
 }
 
+// testSentBeforeClose: what was sent before Close arrives, and then the end.
 func testSentBeforeClose(t *testing.T, p *pair) {
 	if p.opts.CloseAbortsAt == p.name {
 		t.Skip("aborts")
@@ -377,6 +397,7 @@ func testSentBeforeClose(t *testing.T, p *pair) {
 	wg.Wait()
 }
 
+// testAfterClose: Send and Receive fail after Close.
 func testAfterClose(t *testing.T, p *pair) {
 	p.close(t)
 	if err := p.self.Send(t.Context(), notification("late", 0, 10)); err == nil {
@@ -387,6 +408,7 @@ func testAfterClose(t *testing.T, p *pair) {
 	}
 }
 
+// testSendAfterPeerClosed: Send fails, and does not wait, once the peer has closed.
 func testSendAfterPeerClosed(t *testing.T, p *pair) {
 	if p.opts.LateSendsAt == p.name {
 		t.Skip("accepts late messages")
@@ -408,7 +430,8 @@ func testSendAfterPeerClosed(t *testing.T, p *pair) {
 	wg.Wait()
 }
 
-// runAndEnd calls f, and end meanwhile, and returns what f gave.
+// runAndEnd calls f in a goroutine, and end meanwhile, and returns the error of f. The test fails if f does not
+// return.
 func runAndEnd(t *testing.T, f func() error, end func()) error {
 	t.Helper()
 	result := make(chan error, 1)
@@ -423,8 +446,8 @@ func runAndEnd(t *testing.T, f func() error, end func()) error {
 	}
 }
 
-// fill sends until Send waits, then calls end, and returns what Send gave; nil
-// if the transport took everything without waiting.
+// fill sends messages with c until a Send waits, then calls end, and returns the error of that Send; nil if the
+// transport took everything without waiting.
 func fill(t *testing.T, ctx context.Context, c *countingEnd, end func()) error {
 	t.Helper()
 	sent := make(chan struct{}, fillLimit/fillMessageSize)
@@ -460,7 +483,8 @@ func fill(t *testing.T, ctx context.Context, c *countingEnd, end func()) error {
 	}
 }
 
-// blockThenEnd calls f, lets it wait a moment, calls end, and returns what f gave.
+// blockThenEnd calls f, which has to wait, then end, and returns the error of f. The test fails if f does not wait, or
+// does not return after end.
 func blockThenEnd(t *testing.T, end func(), f func() error) error {
 	t.Helper()
 	result := make(chan error, 1)
@@ -482,7 +506,8 @@ func blockThenEnd(t *testing.T, end func(), f func() error) error {
 	}
 }
 
-// notification makes a notification that no other call with other arguments makes.
+// notification makes a notification that differs from all with other arguments, and that a transport which decodes and
+// encodes would change. from and n tell it from others; pad is how many bytes it is filled up with.
 func notification(from string, n, pad int) jsonrpc.Message {
 	// Text that a transport that decodes and encodes again would change.
 	const odd = `"n":9007199254740993,"f":1.0,"e":1e400,"s":"\u00e9\/\n\u2028 \ud83d\ude00 ` + "\u200d" + ` ","k":{"b":1,"a":2}`
@@ -490,6 +515,7 @@ func notification(from string, n, pad int) jsonrpc.Message {
 	return jsonrpc.NewNotification("notifications/message", []byte(params))
 }
 
+// send sends m with c; false: that has failed, and so has the test.
 func send(t *testing.T, c *countingEnd, m jsonrpc.Message) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
@@ -501,6 +527,7 @@ func send(t *testing.T, c *countingEnd, m jsonrpc.Message) bool {
 	return true
 }
 
+// recv receives a message from c; false: that has failed, and so has the test.
 func recv(t *testing.T, c *countingEnd) (jsonrpc.Message, bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
@@ -513,6 +540,7 @@ func recv(t *testing.T, c *countingEnd) (jsonrpc.Message, bool) {
 	return m, true
 }
 
+// wantNext receives a message from c, which has to be m; false: it is not, and the test has failed.
 func wantNext(t *testing.T, c *countingEnd, m jsonrpc.Message) bool {
 	t.Helper()
 	got, ok := recv(t, c)
@@ -523,7 +551,7 @@ func wantNext(t *testing.T, c *countingEnd, m jsonrpc.Message) bool {
 	return ok
 }
 
-// wantEnd wants c, which is called name, to know that its peer has closed.
+// wantEnd receives from c, whose name ("a" or "b") is name: the test fails unless that says that the peer has closed.
 func (p *pair) wantEnd(t *testing.T, c *countingEnd, name string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
@@ -537,6 +565,7 @@ func (p *pair) wantEnd(t *testing.T, c *countingEnd, name string) {
 	}
 }
 
+// clip returns b in quotes, cut if it is long, for an error.
 func clip(b []byte) string {
 	if len(b) > 100 {
 		return fmt.Sprintf("%q... (%d bytes)", b[:100], len(b))

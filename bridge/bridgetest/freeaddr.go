@@ -9,6 +9,7 @@ import (
 	"testing"
 )
 
+// givenAddrs counts the calls of FreeAddr.
 var givenAddrs atomic.Uint32
 
 // FreeAddr returns an address, HOST:PORT, on which nobody listens until the caller does. On Linux

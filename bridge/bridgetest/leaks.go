@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// settleTime is how long what has been told to end may take to be gone.
+// settleTime is how long goroutines and processes that were told to end may take to be gone.
 const settleTime = 3 * time.Second
 
 // CheckLeaks is the whole of a TestMain: it runs the tests and exits with a
@@ -60,6 +60,7 @@ func Children() []int {
 	return pids
 }
 
+// readNames returns the names of the entries of a directory.
 func readNames(dir string) ([]string, error) {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -69,6 +70,7 @@ func readNames(dir string) ([]string, error) {
 	return d.Readdirnames(-1)
 }
 
+// settleChildren waits, for settleTime at most, until this process has no children, and returns those that are left.
 func settleChildren() (left []int) {
 	eventually(func() bool {
 		left = Children()
@@ -77,8 +79,8 @@ func settleChildren() (left []int) {
 	return left
 }
 
-// settleGoroutines waits until no goroutines run but those in before, and returns the
-// stacks of those that do not end.
+// settleGoroutines waits, for settleTime at most, until no goroutines run but those in before (see goroutines), and
+// returns the stacks of those that are left.
 func settleGoroutines(before map[string]string) (left string) {
 	eventually(func() bool {
 		left = newStacks(before)
@@ -87,6 +89,7 @@ func settleGoroutines(before map[string]string) (left string) {
 	return left
 }
 
+// newStacks returns the stacks of the goroutines that are not in before; "": there are none.
 func newStacks(before map[string]string) string {
 	var stacks []string
 	for id, stack := range goroutines() {
@@ -97,7 +100,8 @@ func newStacks(before map[string]string) string {
 	return strings.Join(stacks, "\n\n")
 }
 
-// eventually polls: the end of a goroutine is no event that can be waited for.
+// eventually calls ok again and again until it is true, or settleTime is over: the end of a goroutine is no event that
+// can be waited for.
 func eventually(ok func() bool) {
 	deadline := time.Now().Add(settleTime)
 	for !ok() && time.Now().Before(deadline) {
@@ -106,8 +110,8 @@ func eventually(ok func() bool) {
 	}
 }
 
-// goroutines returns the stacks of all goroutines but the caller's and those
-// of the runtime and the testing package, by their number.
+// goroutines returns the stacks of all goroutines, by their number, but for the caller's and those of the runtime and
+// the testing package.
 func goroutines() map[string]string {
 	buf := make([]byte, 64<<10)
 	for {

@@ -2,8 +2,7 @@ package bridgetest
 
 import "testing"
 
-// Must ends the test at once if err is not nil. Like t.Fatal it is for the goroutine of the
-// test only.
+// Must fails the test, and ends it at once, if err is not nil. Like t.Fatal it is for the test's own goroutine only.
 func Must(t testing.TB, err error) {
 	if err != nil {
 		t.Helper()

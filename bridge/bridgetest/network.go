@@ -9,9 +9,9 @@ import (
 // Network is one listener in memory and the only way to reach it, Dial. Its connections
 // are those of net.Pipe, so it works in a synctest bubble.
 type Network struct {
-	conns chan net.Conn
-	done  chan struct{}
-	once  sync.Once
+	conns chan net.Conn // hands connections from Dial to Accept
+	done  chan struct{} // closed by Close
+	once  sync.Once     // for Close
 }
 
 // NewNetwork returns a listener in memory. It listens from now on, until Close.
@@ -49,5 +49,5 @@ func (n *Network) Close() error {
 	return nil
 }
 
-// Addr implements net.Listener.
+// Addr implements net.Listener. The address is made up.
 func (n *Network) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }

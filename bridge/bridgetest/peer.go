@@ -13,20 +13,20 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Peer is a Conn: one end of a Pump, played by the test.
+// Peer is a Conn without a transport, whose other end the test plays: it is what a Pump has as a client or a server.
 type Peer struct {
-	t               *testing.T
-	In              chan string          // what Receive hands on
-	End             chan error           // what Receive returns once In is empty
-	Out             chan jsonrpc.Message // what Send took; unbuffered: the test takes it
-	FailSends       chan struct{}        // the test closes it: Send fails
-	SendLag         time.Duration        // how long Send goes on after its ctx has ended
-	SendsInProgress atomic.Int32         // Sends under way
+	t               *testing.T           // the test that Gets fails
+	In              chan string          // what Receive hands on, as JSON
+	End             chan error           // what Receive returns once In is empty, from then on
+	Out             chan jsonrpc.Message // messages that Send was given; the test takes them
+	FailSends       chan struct{}        // closed by the test to have Send fail
+	SendLag         time.Duration        // how long Send takes to return after its ctx has ended
+	SendsInProgress atomic.Int32         // how many Sends have not returned
 
-	refused jsonrpc.Message // by a Sink; what Receive hands on first
+	refused jsonrpc.Message // a message that the Sink has refused, which the next Receive begins with
 }
 
-// NewPeer returns a Peer that takes so many messages before the test does.
+// NewPeer returns a Peer. Its Send takes buffer messages before the test has to take them from Out.
 func NewPeer(t *testing.T, buffer int) *Peer {
 	return &Peer{t: t, In: make(chan string, 10), End: make(chan error, 1),
 		Out: make(chan jsonrpc.Message, buffer), FailSends: make(chan struct{})}
@@ -50,6 +50,7 @@ func (p *Peer) Receive(ctx context.Context, sink bridge.Sink) error {
 	}
 }
 
+// next waits for the next message of In; the error is that of End, or ctx's.
 func (p *Peer) next(ctx context.Context) (jsonrpc.Message, error) {
 	select { // in order: what was said before the end comes before it
 	case text := <-p.In:
@@ -70,7 +71,7 @@ func (p *Peer) next(ctx context.Context) (jsonrpc.Message, error) {
 // TrySend implements bridge.Conn: it takes nothing.
 func (p *Peer) TrySend(jsonrpc.Message) bool { return false }
 
-// Parse returns the message of that text, which must be one.
+// Parse returns the message of a text, and panics if it is none.
 func Parse(text string) jsonrpc.Message {
 	m, err := jsonrpc.Parse([]byte(text))
 	if err != nil {
@@ -79,7 +80,7 @@ func Parse(text string) jsonrpc.Message {
 	return m
 }
 
-// Send implements bridge.Conn.
+// Send implements bridge.Conn: it waits until the test takes m from Out.
 func (p *Peer) Send(ctx context.Context, m jsonrpc.Message) error {
 	p.SendsInProgress.Add(1)
 	defer p.SendsInProgress.Add(-1)
@@ -102,13 +103,15 @@ func (p *Peer) Send(ctx context.Context, m jsonrpc.Message) error {
 // Close implements bridge.Conn: it does nothing.
 func (p *Peer) Close(error) error { return nil }
 
-// Says lets whoever receives have a message, in a synctest bubble, and do with it what it can.
+// Says has the Peer send a message, given as JSON with a format, to whoever receives from it, and waits until that has
+// done with it what it can. It works in a synctest bubble only.
 func (p *Peer) Says(format string, args ...any) {
 	p.In <- fmt.Sprintf(format, args...)
 	synctest.Wait()
 }
 
-// Gets wants exactly these messages, and no others, to have come by now.
+// Gets fails the test unless exactly these messages, given as JSON, were sent to the Peer by now. It works in a
+// synctest bubble only.
 func (p *Peer) Gets(want ...string) {
 	p.t.Helper()
 	synctest.Wait()

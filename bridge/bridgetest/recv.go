@@ -22,15 +22,18 @@ func Recv(ctx context.Context, c bridge.Conn) (jsonrpc.Message, error) {
 
 // takeOneSink is a Sink that takes one message.
 type takeOneSink struct {
-	stop context.CancelFunc
-	took bool
-	m    jsonrpc.Message
+	stop context.CancelFunc // ends the Receive once the message was taken
+	took bool               // a message was taken
+	m    jsonrpc.Message    // that message
 }
 
+// errEnough is with what a Sink for one message refuses another.
 var errEnough = errors.New("one message is enough")
 
+// TrySend implements bridge.Sink.
 func (s *takeOneSink) TrySend(m jsonrpc.Message) bool { return s.Send(context.Background(), m) == nil }
 
+// Send implements bridge.Sink.
 func (s *takeOneSink) Send(_ context.Context, m jsonrpc.Message) error {
 	if s.took {
 		return errEnough
@@ -40,11 +43,11 @@ func (s *takeOneSink) Send(_ context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// SinkFunc is a bridge.Sink whose TrySend takes nothing.
+// SinkFunc is a bridge.Sink whose Send is the function, and whose TrySend takes nothing.
 type SinkFunc func(ctx context.Context, m jsonrpc.Message) error
 
-// TrySend implements bridge.Sink.
+// TrySend implements bridge.Sink: it takes nothing.
 func (f SinkFunc) TrySend(jsonrpc.Message) bool { return false }
 
-// Send implements bridge.Sink.
+// Send implements bridge.Sink: it calls the function.
 func (f SinkFunc) Send(ctx context.Context, m jsonrpc.Message) error { return f(ctx, m) }

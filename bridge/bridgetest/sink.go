@@ -52,15 +52,17 @@ func testRefused(t *testing.T, p *pair) {
 	}
 }
 
-// blockingSink waits with the first message until it is told to stop.
+// blockingSink is a Sink for one message, whose Send waits until its ctx ends and then refuses it.
 type blockingSink struct {
-	called  chan struct{}
-	instead func() // called instead of waiting; nil: it waits
-	m       jsonrpc.Message
+	called  chan struct{}   // closed by Send when it is called
+	instead func()          // called by Send, which then takes the message, in the place of waiting; nil: Send waits
+	m       jsonrpc.Message // the message
 }
 
+// TrySend implements bridge.Sink: it takes nothing.
 func (s *blockingSink) TrySend(jsonrpc.Message) bool { return false }
 
+// Send implements bridge.Sink.
 func (s *blockingSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	s.m = m
 	close(s.called)
@@ -72,6 +74,7 @@ func (s *blockingSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	return ctx.Err()
 }
 
+// testSinkContext: the ctx of the Sink's Send ends with that of Receive, and the message comes again.
 func testSinkContext(t *testing.T, p *pair) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -85,6 +88,7 @@ func testSinkContext(t *testing.T, p *pair) {
 	wantNext(t, p.self, notification("held", 0, 10))
 }
 
+// testCloseEndsSink: Close ends the Sink's Send, and with it Receive.
 func testCloseEndsSink(t *testing.T, p *pair) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -93,6 +97,7 @@ func testCloseEndsSink(t *testing.T, p *pair) {
 	runAndEnd(t, func() error { return p.self.Receive(t.Context(), s) }, func() { <-s.called; p.close(t) })
 }
 
+// testCloseInSink: the Sink's Send may call Close.
 func testCloseInSink(t *testing.T, p *pair) {
 	var wg sync.WaitGroup
 	defer wg.Wait()

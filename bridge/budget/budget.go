@@ -6,19 +6,18 @@ import "sync"
 
 // Sizes, in bytes.
 const (
-	// UncountedBytes is what a Share holds without being counted: so much is little
-	// beside what a connection takes anyway, and most messages are no longer.
+	// UncountedBytes is how much a Share may hold without being counted in the Budget: it is little beside what a
+	// connection takes anyway, and most messages are no longer.
 	UncountedBytes = 16 << 10
 
-	// SmallShare is how much a Share may have come to when it takes of what is kept
-	// back for small ones: the first messages of a client still pass when
-	// large ones have used a Budget up.
+	// SmallShare is how much a Share may hold in all and still take of the part of a Budget that is kept back for
+	// small ones: so the first messages of a client still pass when large ones have used the Budget up.
 	SmallShare = 64 << 10
 
-	// baseBytes is the part of ForMessages that does not depend on the size of messages.
+	// baseBytes is the part of TotalFor that does not depend on the size of messages.
 	baseBytes = 16 << 20
 
-	countStep = 16 << 10 // what a Share takes and gives back at a time
+	countStep = 16 << 10 // the Budget is asked for, and given back, multiples of this
 )
 
 // Budget is an amount of memory that any number of parties share: principals,
@@ -27,10 +26,10 @@ const (
 // left, and so on. A quarter more is kept back for Shares that have come to no
 // more than SmallShare. Any number of goroutines may use it. nil has no limit.
 type Budget struct {
-	mu           sync.Mutex
-	total        int64            // negative: no limit
-	taken        int64            // by all parties together
-	takenByParty map[string]int64 // what each holds; those that hold nothing are not there
+	mu           sync.Mutex       // guards the fields below
+	total        int64            // how many bytes there are, without the quarter that is kept back; negative: no limit
+	taken        int64            // how many bytes all parties have together
+	takenByParty map[string]int64 // how many bytes each party has that has any
 }
 
 // New returns a Budget of total bytes; with a negative total there is no limit.
@@ -38,22 +37,21 @@ func New(total int64) *Budget {
 	return &Budget{total: total, takenByParty: make(map[string]int64)}
 }
 
-// ForMessages returns a Budget for messages of up to size bytes.
+// ForMessages returns a Budget for messages of up to size bytes, with the total of TotalFor.
 func ForMessages(size int) *Budget { return New(TotalFor(size)) }
 
-// TotalFor returns what a Budget for messages of up to size bytes has: four times
-// that, and baseBytes. One such message always fits when nobody holds anything, with
-// the copy that is made of it.
+// TotalFor returns how many bytes a Budget for messages of up to size bytes should have: four times that, and
+// baseBytes. One such message, with the copy that is made of it, always fits when nobody holds anything.
 func TotalFor(size int) int64 { return 4*int64(size) + baseBytes }
 
-// Resize makes the Budget one of total bytes. What is held stays so.
+// Resize makes the Budget one of total bytes. What is held stays held, even if it is more.
 func (b *Budget) Resize(total int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.total = total
 }
 
-// Total returns how many bytes there are; negative: no limit.
+// Total returns how many bytes the Budget has; negative: no limit.
 func (b *Budget) Total() int64 {
 	if b == nil {
 		return -1
@@ -63,7 +61,7 @@ func (b *Budget) Total() int64 {
 	return b.total
 }
 
-// Taken returns how many bytes are counted now.
+// Taken returns how many bytes all parties hold now, as far as they are counted.
 func (b *Budget) Taken() int64 {
 	if b == nil {
 		return 0
@@ -73,11 +71,11 @@ func (b *Budget) Taken() int64 {
 	return b.taken
 }
 
-// Share returns what a message, or a conversation, of party will take: nothing yet.
+// Share returns a Share for a message, or a conversation, of party. It holds nothing yet.
 func (b *Budget) Share(party string) *Share { return &Share{budget: b, party: party} }
 
-// take takes n bytes for a party, or reports that it may not have so many. small: they may come
-// from what is kept back for small Shares.
+// take takes n bytes for a party; false: it may not have so many. small: they may come from the quarter that is kept
+// back for small Shares.
 func (b *Budget) take(party string, n int64, small bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -93,7 +91,7 @@ func (b *Budget) take(party string, n int64, small bool) bool {
 	return true
 }
 
-// release gives back what take has taken.
+// release gives n bytes of a party back.
 func (b *Budget) release(party string, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -103,18 +101,16 @@ func (b *Budget) release(party string, n int64) {
 	}
 }
 
-// Share is what one message, or one conversation, holds of a Budget. It is used by
-// one goroutine at a time, which must call ReleaseAll at the end. nil holds what it likes. Most hold
-// so little that no lock is taken.
+// Share is what one message, or one conversation, holds of a Budget. It is used by one goroutine at a time, which must
+// call ReleaseAll at the end. A nil Share has no limit. Most hold so little that no lock is taken.
 type Share struct {
-	budget  *Budget
-	party   string
-	held    int64 // what Take has taken
-	counted int64 // what the Budget has given for that; multiples of countStep
+	budget  *Budget // whose bytes; nil: no limit
+	party   string  // who holds them
+	held    int64   // how many bytes it holds
+	counted int64   // how many bytes the Budget counts for that: multiples of countStep
 }
 
-// Take takes n bytes more, or reports that there is no room for them; then
-// nothing has changed.
+// Take takes n bytes more; false: there is no room for them, and nothing has changed.
 func (s *Share) Take(n int) bool {
 	if s == nil || s.budget == nil {
 		return true
@@ -131,7 +127,7 @@ func (s *Share) Take(n int) bool {
 	return true
 }
 
-// Release gives n bytes of those taken back.
+// Release gives n of the bytes that are held back.
 func (s *Share) Release(n int) {
 	if s == nil || s.budget == nil || n == 0 {
 		return
@@ -148,8 +144,7 @@ func (s *Share) Release(n int) {
 	}
 }
 
-// ResizeTo takes or gives back what is needed to hold n bytes, or reports that there is
-// no room for as many; then nothing has changed.
+// ResizeTo takes or gives back bytes so that n are held; false: there is no room for so many, and nothing has changed.
 func (s *Share) ResizeTo(n int) bool {
 	if s == nil || int64(n) >= s.held {
 		return s == nil || s.Take(n-int(s.held))
@@ -158,7 +153,7 @@ func (s *Share) ResizeTo(n int) bool {
 	return true
 }
 
-// ReleaseAll gives everything back. It may be called more than once.
+// ReleaseAll gives back all that is held. It may be called more than once.
 func (s *Share) ReleaseAll() {
 	if s == nil || s.budget == nil {
 		return
@@ -169,7 +164,7 @@ func (s *Share) ReleaseAll() {
 	s.held, s.counted = 0, 0
 }
 
-// Held returns how many bytes are taken.
+// Held returns how many bytes are held; 0 for a nil Share.
 func (s *Share) Held() int {
 	if s == nil {
 		return 0

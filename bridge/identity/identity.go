@@ -4,6 +4,7 @@ package identity
 
 import "context"
 
+// principalKey is the key of the Principal in a context.
 type principalKey struct{}
 
 // WithPrincipal returns ctx for the service of a client who has authenticated under name; "": it
@@ -15,12 +16,13 @@ func WithPrincipal(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, principalKey{}, name)
 }
 
-// Principal returns the name in ctx, "" if there is none.
+// Principal returns the name under which the client of ctx has authenticated; "": it has not.
 func Principal(ctx context.Context) string {
 	name, _ := ctx.Value(principalKey{}).(string)
 	return name
 }
 
+// partyKey is the key of the Party in a context.
 type partyKey struct{}
 
 // WithParty returns ctx for the service of a client that counts as party when
@@ -33,14 +35,14 @@ func WithParty(ctx context.Context, party string) context.Context {
 	return context.WithValue(ctx, partyKey{}, party)
 }
 
-// PartyContext is a Context as WithParty makes one, whose party is worked out
-// when it is asked for: most requests need none.
+// PartyContext is a Context as WithParty makes one, whose party is worked out only when it is asked for: most requests
+// need none.
 type PartyContext struct {
 	context.Context
-	Client interface{ Party() string } // works out the party
+	Client interface{ Party() string } // its Party is the party; asked each time
 }
 
-// Value implements context.Context.
+// Value implements context.Context: for Party it asks Client, for all else the embedded Context.
 func (c *PartyContext) Value(key any) any {
 	if key == (partyKey{}) {
 		return c.Client.Party()

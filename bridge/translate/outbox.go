@@ -7,37 +7,37 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// outbox is what waits to be written to the server. translatedConn.mu guards it, except
-// writeTurn, wakeWriter, taken, takenAtOnce and spare; the last two belong to whoever has the turn.
+// outbox is the queue of messages for the server of a translatedConn. Its mu guards the outbox, but for the channels,
+// and takenAtOnce and spare, which belong to whoever has the turn.
 type outbox struct {
-	writeTurn  chan struct{} // holds one element while somebody writes to the server
+	writeTurn  chan struct{} // a lock: holds one element while somebody writes to the server
 	wakeWriter chan struct{} // holds one element when there is something for runWriter
-	taken      chan struct{} // holds one element when a batch was taken out
+	taken      chan struct{} // holds one element when a batch has left the queue
 
-	takenAtOnce bool              // the server has taken the last message at once; only for who has the turn
-	spare       []jsonrpc.Message // memory for the next era.Out.ToServer; only for who has the turn
+	takenAtOnce bool              // TrySend of the server has taken the last message
+	spare       []jsonrpc.Message // memory that TrySend has the filter put its messages into; nil: there is none
 
-	queue   fifo.Queue[outgoing]
-	batches int // how many of queue end a batch
+	queue   fifo.Queue[outgoing] // the messages that wait
+	batches int                  // how many batches are in queue: messages of it with endsBatch
 }
 
-// outgoing is one message for the server. waiter is the Send that waits for it;
-// nil: none does.
+// outgoing is one message that waits to be written to the server.
 type outgoing struct {
-	m         jsonrpc.Message
-	waiter    *pendingSend
-	endsBatch bool // it is the last of a batch: of what the filter has said at once, and no Send waits for
+	m         jsonrpc.Message // the message
+	waiter    *pendingSend    // the Send that waits for it; nil: none does
+	endsBatch bool            // it is the last of a batch: of what the filter has said at once, and no Send waits for
 }
 
-// pendingSend is a Send that may wait until its messages are written; err is why one of them was
-// not.
-type pendingSend struct{ err error }
+// pendingSend is a Send that waits until the messages which the filter has made of its message are written.
+type pendingSend struct{ err error } // why one of them was not written; nil: none has failed
 
+// init makes the outbox ready.
 func (o *outbox) init() {
 	o.writeTurn, o.wakeWriter, o.taken = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 }
 
-// add appends what the filter has said in the course of the Send s; nil: of none.
+// add appends what the filter has said to the server in the course of the Send s. If s is nil, no Send waits for it,
+// and runWriter writes it as one batch.
 func (o *outbox) add(messages []jsonrpc.Message, s *pendingSend) {
 	if len(messages) == 0 {
 		return
@@ -50,15 +50,14 @@ func (o *outbox) add(messages []jsonrpc.Message, s *pendingSend) {
 	}
 }
 
-// leaveToWriter leaves the first n messages to runWriter, as one batch: no Send waits for them.
+// leaveToWriter makes the first n messages one batch, for which no Send waits, and has runWriter write it.
 func (o *outbox) leaveToWriter(n int) {
 	o.queue.Rest()[n-1].endsBatch = true
 	o.batches++
 	signal(o.wakeWriter)
 }
 
-// stopWaiting makes the Send s wait no more for those of its messages that are still in the
-// queue; left: there are some.
+// stopWaiting has the Send s not wait any more for those of its messages that are in the queue; left: there are some.
 func (o *outbox) stopWaiting(s *pendingSend) (left bool) {
 	rest := o.queue.Rest()
 	for i := range rest {
@@ -69,7 +68,7 @@ func (o *outbox) stopWaiting(s *pendingSend) (left bool) {
 	return left
 }
 
-// putBack puts messages that were not written before all others, and leaves them to runWriter.
+// putBack puts messages that were not written at the head of the queue, as one batch, for runWriter to write.
 func (o *outbox) putBack(messages []jsonrpc.Message) {
 	after := slices.Clone(o.queue.Rest())
 	o.queue = fifo.Queue[outgoing]{}
@@ -80,14 +79,13 @@ func (o *outbox) putBack(messages []jsonrpc.Message) {
 	o.queue.Push(after...)
 }
 
-// unsentBatches returns how many batches are in the queue: how many times the filter has said
-// something that no Send waits for.
+// unsentBatches returns how many batches are in the queue: see maxUnsentBatches.
 func (o *outbox) unsentBatches() int { return o.batches }
 
+// isEmpty reports whether no message waits.
 func (o *outbox) isEmpty() bool { return o.queue.Len() == 0 }
 
-// first returns the first message, and leaves it in the queue; ok is false if the queue is
-// empty.
+// first returns the first message, which stays in the queue; ok is false if the queue is empty.
 func (o *outbox) first() (first outgoing, ok bool) {
 	if o.isEmpty() {
 		return first, false
@@ -95,7 +93,7 @@ func (o *outbox) first() (first outgoing, ok bool) {
 	return o.queue.Rest()[0], true
 }
 
-// pop takes the first message out; ok is false if the queue is empty.
+// pop takes the first message out of the queue and returns it; ok is false if the queue is empty.
 func (o *outbox) pop() (first outgoing, ok bool) {
 	if o.isEmpty() {
 		return first, false
@@ -108,11 +106,10 @@ func (o *outbox) pop() (first outgoing, ok bool) {
 	return first, true
 }
 
-// dropAll forgets all that waits.
+// dropAll empties the queue.
 func (o *outbox) dropAll() { o.queue, o.batches = fifo.Queue[outgoing]{}, 0 }
 
-// reuse keeps the memory of messages for what the filter says next to the server. The caller has
-// the turn.
+// reuse keeps the memory of messages as spare, unless it is large. The caller has the turn.
 func (o *outbox) reuse(messages []jsonrpc.Message) {
 	if cap(messages) <= fifo.KeptCapacity {
 		clear(messages)

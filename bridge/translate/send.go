@@ -44,10 +44,9 @@ func (t *translatedConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	return t.flush(ctx, s)
 }
 
-// TrySend implements bridge.Conn. Once the filter has m, TrySend says that m was taken:
-// runWriter writes what the server does not take at once, and if it cannot write a request, the
-// Conn ends (failUnsent). So m is tried only with a server that has taken the last message at
-// once.
+// TrySend implements bridge.Conn. It gives the filter m only if the server has taken the last message at once, for
+// then m counts as taken: what the server does not take at once, runWriter writes, and if that cannot write a request,
+// the Conn ends (failUnsent).
 func (t *translatedConn) TrySend(m jsonrpc.Message) bool {
 	o := &t.toServer
 	select {
@@ -86,14 +85,15 @@ func (t *translatedConn) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
-// isOverLocking is isOver for those who do not hold mu.
+// isOverLocking is isOver for callers that do not hold mu.
 func (t *translatedConn) isOverLocking() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.isOver()
 }
 
-// putBack leaves to runWriter what the server has not taken. The caller has the writeTurn.
+// putBack puts messages that the server has not taken at the head of the queue, for runWriter. The caller has the
+// writeTurn.
 func (t *translatedConn) putBack(messages []jsonrpc.Message) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -102,7 +102,7 @@ func (t *translatedConn) putBack(messages []jsonrpc.Message) {
 	}
 }
 
-// runWriter writes what nobody's Send waits for.
+// runWriter is the goroutine that writes those messages to the server for which no Send waits, until Close.
 func (t *translatedConn) runWriter() {
 	for {
 		select {
@@ -114,9 +114,8 @@ func (t *translatedConn) runWriter() {
 	}
 }
 
-// flush writes what is in the queue to the server, in order, until nothing is left. Then it
-// returns how that went for the Send s; nil: of none. If ctx ends before, runWriter writes the
-// rest.
+// flush writes the queue to the server, in order, until it is empty. Then it returns the error for the Send s; s may
+// be nil. If ctx ends before, it leaves the rest to runWriter.
 func (t *translatedConn) flush(ctx context.Context, s *pendingSend) error {
 	select {
 	case <-t.done:
@@ -158,8 +157,8 @@ func (t *translatedConn) flush(ctx context.Context, s *pendingSend) error {
 	return s.err
 }
 
-// stopWaiting ends the wait of the Send s. What is left of its messages is written later by
-// runWriter, and Send returns nil: the filter has taken its message.
+// stopWaiting ends the wait of the Send s, whose ctx has ended, and returns what Send returns: nil if messages of s
+// are left, which runWriter writes later, as the filter has taken the message.
 func (t *translatedConn) stopWaiting(s *pendingSend) error {
 	signal(t.toServer.wakeWriter)
 	t.mu.Lock()
@@ -170,8 +169,8 @@ func (t *translatedConn) stopWaiting(s *pendingSend) error {
 	return s.err
 }
 
-// peekNext returns the message that is to be written next, and leaves it in the queue. The caller has
-// the writeTurn.
+// peekNext returns the message that is to be written next, which stays in the queue; ok is false if there is none, or
+// after Close. The caller has the writeTurn.
 func (t *translatedConn) peekNext() (next outgoing, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -181,9 +180,9 @@ func (t *translatedConn) peekNext() (next outgoing, ok bool) {
 	return t.toServer.first()
 }
 
-// noteSent takes the message that peekNext has returned off the queue. err is how the write
-// went. A Send that still waits for this message returns err. If no Send waits and a request was
-// not written, the Conn ends soon (failUnsent). The caller has the writeTurn.
+// noteSent is called when the message of peekNext was written, or failed with err: it takes it out of the queue. A
+// Send that waits for the message returns err. If none does, and it was a request that was not written, the Conn ends
+// soon (failUnsent). The caller has the writeTurn.
 func (t *translatedConn) noteSent(next outgoing, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -199,9 +198,9 @@ func (t *translatedConn) noteSent(next outgoing, err error) {
 	}
 }
 
-// failUnsent ends the Conn in a moment, because the server has not taken a request that no Send
-// waits for: somebody must answer it. Mostly the server has ended, and says why in that moment.
-// It is called with mu held.
+// failUnsent has stallTimer end the Conn in a moment, because the server has not taken a request for which no Send
+// waits, with the error err: somebody must answer it. Mostly the server has ended, and says why in that moment. It is
+// called with mu held.
 func (t *translatedConn) failUnsent(err error) {
 	if t.isOver() {
 		return
@@ -210,8 +209,7 @@ func (t *translatedConn) failUnsent(err error) {
 	t.stallTimer.SetAtLatest(time.Now().Add(ownmsg.FinalSendTimeout))
 }
 
-// endUnsent ends the Conn because of a request that the server has not taken. stallTimer calls
-// it.
+// endUnsent ends the Conn for the reason that failUnsent has noted. stallTimer calls it.
 func (t *translatedConn) endUnsent() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -220,7 +218,7 @@ func (t *translatedConn) endUnsent() {
 	}
 }
 
-// endError returns why nothing can be sent. It is called with mu held.
+// endError returns the error of Send once the Conn is over. It is called with mu held.
 func (t *translatedConn) endError() error {
 	if t.closed || errors.Is(t.receiveErr, io.EOF) {
 		return io.ErrClosedPipe

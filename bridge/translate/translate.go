@@ -30,8 +30,8 @@ import (
 )
 
 const (
-	// maxReadAhead is how many messages for the client may wait for Receive. Then the server's
-	// reader waits, and so do those who send.
+	// maxReadAhead is how many messages for the client may wait until Receive has handed them on. When there are so
+	// many, the server's reader waits, and so do those who send.
 	maxReadAhead = 16
 
 	// maxUnsentBatches is how many batches may wait for a server that takes nothing. A batch is
@@ -39,12 +39,12 @@ const (
 	// was held back and is let go of at once is one batch.
 	maxUnsentBatches = 1000
 
-	// takeTimeout is for how long the server is not read while maxUnsentBatches wait for it: it
-	// may be about to take some. Then the Conn ends.
+	// takeTimeout is for how long the server is not read while maxUnsentBatches wait for it: it may be about to take
+	// some. After that the Conn ends.
 	takeTimeout = 5 * time.Second
 )
 
-// errStalled ends a Conn whose server takes nothing and yet goes on asking.
+// errStalled ends a Conn whose server takes nothing of what it is sent and yet makes the filter say more to it.
 var errStalled = errors.New("the server does not take what it is sent")
 
 // Wrap returns a Conn to server whose user speaks the other era: f rewrites the messages of
@@ -76,33 +76,33 @@ func Wrap(server bridge.Conn, f era.Filter, dropped func(m jsonrpc.Message, reas
 	return t
 }
 
-// translatedConn is a Conn to a server of the other era.
+// translatedConn is the Conn that Wrap returns.
 type translatedConn struct {
-	server   bridge.Conn
-	toClient bridge.Inbox  // what the filter says to the client
-	room     chan struct{} // holds one element when there may be room in the Inbox again
+	server   bridge.Conn   // the Conn to the server of the other era
+	toClient bridge.Inbox  // what the filter says to the client, for Receive
+	room     chan struct{} // holds one element when there may be room in toClient again
 	toServer outbox        // what the filter says to the server
 
-	mu         report.Mutex // held while the filter works, never while anything waits
-	filter     era.Filter
+	mu         report.Mutex       // held while the filter works, never while anything waits; guards the fields below
+	filter     era.Filter         // translates the messages of both sides
 	lastOut    era.Out            // what the filter has just said; empty while nobody holds mu
-	stopReader context.CancelFunc // of the reader; nil: there is none
-	receiveErr error              // why nothing more comes from the server; nil: it may
+	stopReader context.CancelFunc // ends the goroutine that reads the server; nil: there was none yet
+	receiveErr error              // how Receive ends, because nothing more comes from the server; nil: more may come
 	closed     bool               // Close was called
 
-	filterTimer lazytimer.Timer // calls runDue
-	stallTimer  lazytimer.Timer // calls endUnsent
+	filterTimer lazytimer.Timer // calls runDue when the filter has something to do (era.Filter.Due)
+	stallTimer  lazytimer.Timer // calls endUnsent; set by failUnsent
 	stalledErr  error           // why stallTimer is set; under mu
 
-	writing   sync.WaitGroup // for runWriter
+	writing   sync.WaitGroup // waits for runWriter
 	done      chan struct{}  // closed by Close
-	closeOnce sync.Once
-	closeErr  error // of server.Close
+	closeOnce sync.Once      // for Close
+	closeErr  error          // the error with which the server's Conn was closed
 }
 
-// collectOutput takes over what the filter has said, in its order. It is called with mu held,
-// and its caller has the client's side look (Inbox.Wake, Deliver) afterwards. s is the Send
-// in whose course it was; nil: none.
+// collectOutput moves what the filter has just said into toClient and toServer, and reports what it has dropped. s is
+// the Send in whose course it was said; nil: none. It is called with mu held; its caller has the client's side look
+// afterwards (Inbox.Wake, Deliver).
 func (t *translatedConn) collectOutput(s *pendingSend) {
 	for _, d := range t.lastOut.Dropped {
 		t.mu.Drop(d.Message, d.Reason)
@@ -122,9 +122,8 @@ func (t *translatedConn) collectOutput(s *pendingSend) {
 	}
 }
 
-// markSources marks what the filter has just said with the mark of the message that has made it
-// say so: an observer then sees what came of that message. What has a mark of its own, because
-// it was held back, keeps it. It is called with mu held.
+// markSources gives what the filter has just said the mark of the message that has made it say so, so that an observer
+// sees what came of that. What has a mark of its own, because it was held back, keeps it. It is called with mu held.
 func (t *translatedConn) markSources(mark *jsonrpc.Mark) {
 	if mark == nil {
 		return
@@ -142,9 +141,9 @@ func (t *translatedConn) markSources(mark *jsonrpc.Mark) {
 // received. It is called with mu held.
 func (t *translatedConn) isOver() bool { return t.closed || t.receiveErr != nil }
 
-// Receive implements bridge.Conn. While it goes on, another goroutine (read) reads the server
-// and gives the filter what comes. That goroutine also hands messages to sink, as long as TrySend
-// takes them. The goroutine of Receive hands on the others, and may wait.
+// Receive implements bridge.Conn. While it goes on, another goroutine (read) reads the server and gives the filter
+// what comes. That goroutine also hands messages to sink, as long as TrySend of sink takes them. The goroutine of
+// Receive hands on the others, and may wait.
 func (t *translatedConn) Receive(ctx context.Context, sink bridge.Sink) error {
 	reading, stop := context.WithCancel(ctx)
 	var reader sync.WaitGroup
@@ -159,7 +158,7 @@ func (t *translatedConn) Receive(ctx context.Context, sink bridge.Sink) error {
 	return t.toClient.Receive(ctx, sink)
 }
 
-// read takes the server's messages until the server has ended, or ctx.
+// read is the goroutine that takes the server's messages, until the server has ended or ctx is done.
 func (t *translatedConn) read(ctx context.Context) {
 	err := t.server.Receive(ctx, (*fromServerSink)(t))
 	if ctx.Err() != nil {
@@ -172,11 +171,11 @@ func (t *translatedConn) read(ctx context.Context) {
 	}
 }
 
-// fromServerSink is the Sink of what the server sends.
+// fromServerSink is a translatedConn as the Sink of what its server sends.
 type fromServerSink translatedConn
 
-// Send gives the filter a message. It waits while the client's side does not take what
-// came before.
+// Send implements bridge.Sink: it gives the filter a message of the server. It waits while the client's side does not
+// take what came before, and while too much waits for the server.
 func (f *fromServerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	t := (*translatedConn)(f)
 	if err := t.waitRoom(ctx); err != nil {
@@ -191,15 +190,15 @@ func (f *fromServerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// TrySend takes a message where Send would not have to wait.
+// TrySend implements bridge.Sink: it is Send where that need not wait.
 func (f *fromServerSink) TrySend(m jsonrpc.Message) bool {
 	t := (*translatedConn)(f)
 	return t.toClient.Waiting().Messages < maxReadAhead && t.handleFromServer(m, false)
 }
 
-// handleFromServer gives the filter a message of the server, and hands on what the filter makes
-// of it. It returns false if the Conn is over, or if maxUnsentBatches wait for the server and
-// the caller has not waited for it to take some (waitTaken).
+// handleFromServer gives the filter a message of the server, and hands on what the filter makes of it. It returns
+// false, and does nothing, if the Conn is over, or if maxUnsentBatches wait for the server and the caller has not
+// waited for that (waited; see waitTaken).
 func (t *translatedConn) handleFromServer(m jsonrpc.Message, waited bool) (taken bool) {
 	now := time.Now()
 	t.mu.Lock()
@@ -221,8 +220,8 @@ func (t *translatedConn) handleFromServer(m jsonrpc.Message, waited bool) (taken
 	return true
 }
 
-// finish lets the filter answer what is owed, because nothing more comes from the server.
-// It is called with mu held.
+// finish ends Receive with err, because nothing more comes from the server, after what the filter still has to say to
+// the client about that. It is called with mu held.
 func (t *translatedConn) finish(now time.Time, err error) {
 	t.receiveErr = err
 	t.filter.ServerEnded(now, err, &t.lastOut)
@@ -238,7 +237,7 @@ func (t *translatedConn) finish(now time.Time, err error) {
 	}
 }
 
-// runDue lets the filter do what is due. filterTimer calls it.
+// runDue has the filter do what is due now. filterTimer calls it.
 func (t *translatedConn) runDue() {
 	t.mu.Lock()
 	if now := time.Now(); !t.isOver() {
@@ -251,8 +250,8 @@ func (t *translatedConn) runDue() {
 	t.toClient.Wake()
 }
 
-// waitRoom waits until there is room for what the filter may say to the client. It fails when
-// ctx or the Conn has ended.
+// waitRoom waits until there is room in toClient for what the filter may say. The error is ctx's, or says that the
+// Conn was closed.
 func (t *translatedConn) waitRoom(ctx context.Context) error {
 	waited := false
 	for t.toClient.Waiting().Messages >= maxReadAhead {
@@ -272,7 +271,7 @@ func (t *translatedConn) waitRoom(ctx context.Context) error {
 	return nil
 }
 
-// endStalled ends the Conn if maxUnsentBatches still wait for the server.
+// endStalled ends the Conn, with errStalled, if maxUnsentBatches still wait for the server.
 func (t *translatedConn) endStalled() {
 	t.mu.Lock()
 	over := t.isOver() || t.toServer.unsentBatches() < maxUnsentBatches
@@ -285,8 +284,8 @@ func (t *translatedConn) endStalled() {
 	}
 }
 
-// waitTaken waits while maxUnsentBatches wait for the server. If that lasts for takeTimeout, the
-// Conn ends.
+// waitTaken waits while maxUnsentBatches wait for the server. If that lasts for takeTimeout, it ends the Conn. The
+// error is ctx's, or says that the Conn has ended.
 func (t *translatedConn) waitTaken(ctx context.Context) error {
 	var due <-chan time.Time
 	for t.isBacklogFull() {
@@ -316,7 +315,7 @@ func (t *translatedConn) isBacklogFull() bool {
 	return t.toServer.unsentBatches() >= maxUnsentBatches
 }
 
-// Close implements bridge.Conn.
+// Close implements bridge.Conn; see Wrap.
 func (t *translatedConn) Close(reason error) error {
 	t.closeOnce.Do(func() {
 		t.mu.Lock()
@@ -332,7 +331,7 @@ func (t *translatedConn) Close(reason error) error {
 	return t.closeErr
 }
 
-// signal puts an element into c, unless there is one.
+// signal puts an element into c, unless c is full.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

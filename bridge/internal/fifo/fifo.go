@@ -3,28 +3,29 @@ package fifo
 
 import "slices"
 
-// KeptCapacity is for how many elements an empty Queue keeps its memory.
+// KeptCapacity is how many elements the memory may have room for that an empty Queue keeps; larger memory is let go
+// of.
 const KeptCapacity = 16
 
 // A Queue hands out first what was put in first. The zero Queue is empty.
 type Queue[T any] struct {
-	all  []T
-	head int // the first of all that is still in the queue
+	all  []T // its memory, up to the last element; before head it is not used
+	head int // the index in all of the first element
 }
 
-// New returns an empty Queue that uses memory until that is full.
+// New returns an empty Queue that uses memory, which is then its own, until that is full.
 func New[T any](memory []T) Queue[T] { return Queue[T]{all: memory[:0]} }
 
 // Len returns how many elements are in the queue.
 func (f *Queue[T]) Len() int { return len(f.all) - f.head }
 
-// Cap returns for how many elements there is memory.
+// Cap returns how many elements its memory has room for.
 func (f *Queue[T]) Cap() int { return cap(f.all) }
 
-// Rest returns the elements, in order. They are valid until the next Push or Pop.
+// Rest returns the elements, in order, without taking them out. They are valid until the next change of the Queue.
 func (f *Queue[T]) Rest() []T { return f.all[f.head:] }
 
-// Push appends elements.
+// Push appends elements at the end.
 func (f *Queue[T]) Push(more ...T) {
 	if len(f.all)+len(more) > cap(f.all) && f.head >= f.Len() { // in place of growing
 		if cap(f.all) > 4*max(f.Len(), KeptCapacity) {
@@ -41,7 +42,7 @@ func (f *Queue[T]) Push(more ...T) {
 	}
 }
 
-// PushFront puts an element before all others.
+// PushFront puts an element before all others: it is handed out next.
 func (f *Queue[T]) PushFront(first T) {
 	if f.head == 0 {
 		f.all = slices.Insert(f.all, 0, first)
@@ -60,7 +61,7 @@ func (f *Queue[T]) DeleteFunc(skip int, del func(T) bool) {
 	}
 }
 
-// Pop takes the first element out. There must be one.
+// Pop takes the first element out and returns it. The Queue must not be empty.
 func (f *Queue[T]) Pop() (first T) {
 	var zero T
 	first, f.all[f.head] = f.all[f.head], zero

@@ -5,15 +5,15 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// ListenEnd is how a subscription ends that nobody has cancelled (ST13): the
-// result, and then the cancellation, each in the course of the request id.
+// ListenEnd returns the messages that tell a client that its subscription id has ended, which nobody has cancelled
+// (ST13): the result, and then the cancellation. Both have id as their Related.
 func ListenEnd(id jsonrpc.ID) (result, cancelled jsonrpc.Message) {
 	text := id.String()
 	result = jsonrpc.NewResult(id, []byte(`{"resultType":"complete","_meta":{"`+era.KeySubscription+`":`+text+`}}`))
 	return result.WithRelated(id), SubscriptionCancelled(id).WithRelated(id)
 }
 
-// SubscriptionCancelled is the server's word that the subscription id is over.
+// SubscriptionCancelled returns the notification with which a server says that the subscription id is over.
 func SubscriptionCancelled(id jsonrpc.ID) jsonrpc.Message {
 	return jsonrpc.NewNotification(Cancelled, []byte(`{"requestId":`+id.String()+`}`))
 }
@@ -48,8 +48,8 @@ func WithSubscription(m jsonrpc.Message, id jsonrpc.ID) jsonrpc.Message {
 	return changed.WithRelated(m.Related()).WithMark(m.Mark())
 }
 
-// insertSubscription is WithSubscription for a message that does not say yet to which
-// subscription it belongs. It returns m itself if m has no place for that.
+// insertSubscription is WithSubscription for a message that does not name a subscription yet. It returns m itself if m
+// has no place for that.
 func insertSubscription(m jsonrpc.Message, id jsonrpc.ID) jsonrpc.Message {
 	in, object := "params", m.Params()
 	if m.Kind() == jsonrpc.Response {
@@ -66,11 +66,11 @@ func insertSubscription(m jsonrpc.Message, id jsonrpc.ID) jsonrpc.Message {
 	return m.WithParams(object)
 }
 
-// isNoObject reports whether a raw value is there and no object.
+// isNoObject reports whether a raw JSON value is not empty and no object.
 func isNoObject(raw []byte) bool { return len(raw) > 0 && raw[0] != '{' }
 
-// find returns where the value at a path of keys stands in a raw JSON object;
-// end is 0 if there is none. Of equal keys the last counts.
+// find returns where the value at a path of keys begins and ends in a raw JSON object; end is 0 if there is none. Of
+// equal keys the last counts.
 func find(object []byte, path ...string) (at, end int) {
 	base := 0
 	for _, key := range path {

@@ -12,39 +12,41 @@ import (
 
 // The methods of 2026-07-28 that the bridge itself sends, or looks for.
 const (
-	Listen       = "subscriptions/listen"
-	Discover     = "server/discover"
-	Acknowledged = "notifications/subscriptions/acknowledged"
-	Cancelled    = "notifications/cancelled"
-	Progress     = "notifications/progress"
-	Log          = "notifications/message"
+	Listen       = "subscriptions/listen"                     // a client's request: open a subscription
+	Discover     = "server/discover"                          // a client's request: what the server can do
+	Acknowledged = "notifications/subscriptions/acknowledged" // a server's notification: the subscription is open
+	Cancelled    = "notifications/cancelled"                  // a notification of either side: nobody waits for the answer to a request, or a subscription is over
+	Progress     = "notifications/progress"                   // a notification: a request makes progress
+	Log          = "notifications/message"                    // a server's notification: a log message
 )
 
-// FinalSendTimeout bounds what the bridge still says to a side that may take nothing any more,
-// and its wait for such a side to say why it ends.
+// FinalSendTimeout bounds what the bridge still sends to a side that may take nothing any more, and its wait for such
+// a side to say why it ends.
 const FinalSendTimeout = time.Second
 
 // What errors of the bridge's own carry as data, for programs (C.7).
 var (
-	ServerEndedData       = []byte(`{"reason":"server_ended"}`)
-	ShuttingDownData      = []byte(`{"reason":"shutting_down"}`)
-	CancelledData         = []byte(`{"reason":"cancelled"}`)
-	TimedOutData          = []byte(`{"reason":"timeout"}`)
-	ServerUnavailableData = []byte(`{"reason":"server_unavailable"}`)
-	BusyData              = []byte(`{"reason":"busy"}`)
+	ServerEndedData       = []byte(`{"reason":"server_ended"}`)       // the server has ended before it has answered
+	ShuttingDownData      = []byte(`{"reason":"shutting_down"}`)      // the bridge shuts down, or was configured anew
+	CancelledData         = []byte(`{"reason":"cancelled"}`)          // whoever looks after the bridge has cancelled the call; with CancelledText
+	TimedOutData          = []byte(`{"reason":"timeout"}`)            // the server has not answered in time
+	ServerUnavailableData = []byte(`{"reason":"server_unavailable"}`) // there is no server to be had
+	BusyData              = []byte(`{"reason":"busy"}`)               // there are too many clients or requests, or too little memory
 )
 
 // The errors whose texts clients see; of the last two, servers as well.
 var (
-	ErrBusy            = errors.New("too many clients; try again later")
-	ErrClosing         = errors.New("the bridge is shutting down or was configured anew")
+	ErrBusy = errors.New("too many clients; try again later") // there is no place for one more client
+	// the bridge shuts down, or the server's configuration has changed
+	ErrClosing = errors.New("the bridge is shutting down or was configured anew")
+	// the client's place goes to another party
 	ErrReclaimed       = errors.New("the session was idle and its place is wanted by others; begin anew")
-	ErrIDInUse         = errors.New("a request with this id is already in progress")
-	ErrTooManyRequests = errors.New("too many requests wait for an answer")
+	ErrIDInUse         = errors.New("a request with this id is already in progress") // a request has the id of one that is still in progress
+	ErrTooManyRequests = errors.New("too many requests wait for an answer")          // one side has too many requests in progress
 )
 
-// Ending is what clients are told of the end of a server, and the data that goes with it. err is
-// why the server has ended: nil or io.EOF give no reason.
+// Ending returns the text and the data of the errors with which requests are answered because their server has ended
+// with err; nil or io.EOF give no reason.
 func Ending(err error) (text string, data []byte) {
 	switch {
 	case errors.Is(err, ErrClosing):
@@ -55,8 +57,8 @@ func Ending(err error) (text string, data []byte) {
 	return "the server ended before it answered", ServerEndedData
 }
 
-// Unavailable is what clients are told of a server that could not be had, and the data that goes
-// with it (C.7). err is a Dialer's.
+// Unavailable returns the text and the data of the errors with which requests are answered because a Dialer has
+// returned err (C.7). The text has of err only what clients may see.
 func Unavailable(err error) (text string, data []byte) {
 	var public interface{ PublicError() string }
 	var more interface{ PublicData() []byte }
@@ -76,11 +78,11 @@ func Unavailable(err error) (text string, data []byte) {
 	return "the server could not be started; the bridge's log says why", ServerUnavailableData
 }
 
-// Cancellation is the client's word that nobody waits for the answer to the request id any more.
-// why is put into the JSON as it is.
+// Cancellation returns the notification with which a client says that it does not wait any more for the answer to the
+// request id. why is put into the JSON as it is.
 func Cancellation(id jsonrpc.ID, why string) jsonrpc.Message {
 	return jsonrpc.NewNotification(Cancelled, []byte(`{"requestId":`+id.String()+`,"reason":"`+why+`"}`))
 }
 
-// CancelledText is the message of an error with CancelledData.
+// CancelledText is the text of the error with CancelledData.
 const CancelledText = "the call was cancelled by whoever looks after the bridge"

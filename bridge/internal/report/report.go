@@ -12,18 +12,18 @@ import (
 // Dropped of these messages when the lock is free again, in the same goroutine. So
 // Dropped may take its time, and use what the lock guards. The zero value is unlocked.
 type Mutex struct {
-	// Dropped is told of each message, and why it reaches nobody; nil: nobody is. It
-	// is set before the lock is first used.
+	// Dropped is told of each message that reaches nobody, and why; nil: nobody is told. It is set before the lock is
+	// first used.
 	Dropped func(m jsonrpc.Message, reason string)
 
-	mu      sync.Mutex
-	dropped []era.Dropped // what Drop was told since Lock; under mu
+	mu      sync.Mutex    // the lock itself
+	dropped []era.Dropped // what Drop was told since Lock; guarded by mu
 }
 
 // Lock takes the lock.
 func (r *Mutex) Lock() { r.mu.Lock() }
 
-// Unlock gives the lock back, and then reports what Drop was told.
+// Unlock gives the lock back, and then tells Dropped what Drop was told.
 func (r *Mutex) Unlock() {
 	if len(r.dropped) == 0 { // mostly so
 		r.mu.Unlock()
@@ -32,6 +32,7 @@ func (r *Mutex) Unlock() {
 	r.unlockAndReport()
 }
 
+// unlockAndReport is Unlock where Drop was told something.
 func (r *Mutex) unlockAndReport() {
 	dropped := r.dropped
 	r.dropped = nil
@@ -41,7 +42,7 @@ func (r *Mutex) unlockAndReport() {
 	}
 }
 
-// Drop notes that m reaches nobody; Unlock reports it. The caller holds the lock.
+// Drop notes that m reaches nobody, for that reason; Unlock tells Dropped. The caller holds the lock.
 func (r *Mutex) Drop(m jsonrpc.Message, reason string) {
 	if r.Dropped != nil {
 		r.dropped = append(r.dropped, era.Dropped{Message: m, Reason: reason})
