@@ -80,6 +80,7 @@ type redirectError struct {
 	problem string // what is wrong with the redirect, for people
 }
 
+// Error returns the problem.
 func (e *redirectError) Error() string { return e.problem }
 
 // checkDocumentRedirect is a CheckRedirect for requests for documents. It refuses more than maxRedirects,
@@ -205,9 +206,9 @@ func (c *EndpointCaller) retryAfter(h http.Header) time.Duration {
 
 // A response is the answer to a POST.
 type response struct {
-	status int
+	status int // the HTTP status
 	header http.Header
-	body   []byte
+	body   []byte // at most maxDocumentBytes
 }
 
 // post sends a body by POST, follows no redirect (a 3xx is an Error), and reads the answer, whatever its

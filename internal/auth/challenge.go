@@ -22,7 +22,10 @@ type Challenge struct {
 
 // A Param is one parameter of a Challenge. Its name is compared without regard to case, and occurs
 // once (RFC 9110, 11.2).
-type Param struct{ Name, Value string }
+type Param struct {
+	Name  string // as it was sent
+	Value string // without quotes and escapes
+}
 
 // Param returns the value of the parameter with this name, in upper or lower case; false: there is none.
 func (c Challenge) Param(name string) (value string, ok bool) {

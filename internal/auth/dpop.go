@@ -23,11 +23,11 @@ func NewDPoPKey() (*ecdsa.PrivateKey, error) { return ecdsa.GenerateKey(elliptic
 // A Prover makes DPoP proofs with ES256 (RFC 9449, 4), and remembers the nonces of the servers.
 // It may be used concurrently.
 type Prover struct {
-	signer     jose.Signer // signs with the key, and puts the public key into each proof
-	thumbprint string      // what Thumbprint returns
-	now        func() time.Time
+	signer     jose.Signer      // signs with the key, and puts the public key into each proof
+	thumbprint string           // what Thumbprint returns
+	now        func() time.Time // the clock of proofs
 
-	mu     sync.Mutex
+	mu     sync.Mutex        // guards nonces
 	nonces map[string]string // the last nonce of each server, by its origin (originOf)
 }
 

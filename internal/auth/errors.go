@@ -109,7 +109,7 @@ var adviceForMachine = map[ErrorKind]string{
 // An Error says what failed, where, and what helps. All errors of this package that a caller may
 // want to tell apart are of this type; those of a context are below it (errors.Is).
 type Error struct {
-	Kind            ErrorKind
+	Kind            ErrorKind     // what a caller can do about it
 	Operation       string        // what was attempted: "token request"
 	URL             string        // the address that was asked, without query; "": there is none
 	Problem         string        // what is wrong

@@ -138,8 +138,8 @@ func invalidToken(cause, what string) *Error {
 // UnverifiedJWT is a token that ReadJWT has read, and of which nothing is known to be true. Its text is not
 // printed.
 type UnverifiedJWT struct {
-	text    string // the whole token
-	header  jwtHeader
+	text    string            // the whole token
+	header  jwtHeader         // what was read of the first part
 	payload []byte            // the decoded second part
 	claims  strictjson.Fields // the object in payload
 }

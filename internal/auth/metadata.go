@@ -36,9 +36,9 @@ type ResourceMetadata struct {
 // Discovery 1.0, 3). Its JSON is that of the document. Each address in it was checked: https, or
 // http to this machine (to any, if EndpointCaller.AllowsPlainHTTP).
 type ServerMetadata struct {
-	Issuer                      string   `json:"issuer"` // as its document has it: what "iss" of tokens and responses is compared with
-	AuthorizationEndpoint       string   `json:"authorization_endpoint,omitempty"`
-	TokenEndpoint               string   `json:"token_endpoint,omitempty"`
+	Issuer                      string   `json:"issuer"`                                                     // as its document has it: what "iss" of tokens and responses is compared with
+	AuthorizationEndpoint       string   `json:"authorization_endpoint,omitempty"`                           // where browsers are sent to sign in; "": nowhere
+	TokenEndpoint               string   `json:"token_endpoint,omitempty"`                                   // where tokens are asked for; "": nowhere
 	RegistrationEndpoint        string   `json:"registration_endpoint,omitempty"`                            // where clients register themselves (RFC 7591); "": nowhere
 	RevocationEndpoint          string   `json:"revocation_endpoint,omitempty"`                              // where tokens are revoked (RFC 7009); "": nowhere
 	IntrospectionEndpoint       string   `json:"introspection_endpoint,omitempty"`                           // where resources ask what a token is worth (RFC 7662); "": nowhere

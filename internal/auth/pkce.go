@@ -34,15 +34,15 @@ func NewState() string { return randomText(16) }
 // server (RFC 6749, 4.1.1; RFC 7636, 4.3).
 type AuthorizationRequest struct {
 	Server            ServerMetadata // whose AuthorizationEndpoint is asked
-	ClientID          string
-	RedirectURI       string
-	State             string   // what the response must repeat (NewState)
-	CodeChallenge     string   // what CodeChallenge makes of the code verifier
-	Resource          string   // the resource that the token is to be for (RFC 8707, 2.1); "": not sent
-	Scopes            []string // nil: not sent
-	DPoPKeyThumbprint string   // thumbprint of the DPoP key (RFC 9449, 10); "": not sent
-	AllowsPlainHTTP   bool     // what EndpointCaller.AllowsPlainHTTP returns
-	ExtraParams       []Param  // parameters that this provider wants besides; one that the request has already is an error, but "prompt" replaces ours
+	ClientID          string         // who asks
+	RedirectURI       string         // where the browser comes back to
+	State             string         // what the response must repeat (NewState)
+	CodeChallenge     string         // what CodeChallenge makes of the code verifier
+	Resource          string         // the resource that the token is to be for (RFC 8707, 2.1); "": not sent
+	Scopes            []string       // nil: not sent
+	DPoPKeyThumbprint string         // thumbprint of the DPoP key (RFC 9449, 10); "": not sent
+	AllowsPlainHTTP   bool           // what EndpointCaller.AllowsPlainHTTP returns
+	ExtraParams       []Param        // parameters that this provider wants besides; one that the request has already is an error, but "prompt" replaces ours
 }
 
 // URL returns the address that the browser opens. It keeps the query that the endpoint has (RFC 6749, 3.1).

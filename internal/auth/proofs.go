@@ -26,7 +26,7 @@ type ProofVerifier struct {
 	Now                 func() time.Time // nil: time.Now
 	MaxRememberedProofs int              // how many proofs are taken in a window of 90 seconds; 0: 262,144
 
-	mu             sync.Mutex
+	mu             sync.Mutex            // guards the fields below
 	currentWindow  map[[16]byte]struct{} // hashes of the proofs since windowStart
 	previousWindow map[[16]byte]struct{} // hashes of the proofs in the window before
 	windowStart    time.Time             // when the current window began

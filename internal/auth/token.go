@@ -100,7 +100,7 @@ func TokenExchangeGrant(x TokenExchangeRequest) Grant {
 
 // A Token is the answer of a token endpoint (RFC 6749, 5.1).
 type Token struct {
-	AccessToken  string
+	AccessToken  string        // the token itself: a secret
 	Type         string        // SchemeBearer or SchemeDPoP: the scheme to send it with; "N_A": a token exchange gave something that is no access token
 	RefreshToken string        // "": none came, so an older one stays
 	IDToken      string        // id token of OpenID Connect, not verified; "": none

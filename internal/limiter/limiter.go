@@ -74,8 +74,8 @@ const (
 //     more than it gives up what has been Idle for longest. A Spare place is given
 //     up for everybody, first of all for the party that holds it.
 type Limiter struct {
-	mu              sync.Mutex
-	opts            Options
+	mu              sync.Mutex          // guards all fields, and those of its parties, waiters and places
+	opts            Options             // as New got them; Resize changes Max
 	places          map[*Place]struct{} // those that are taken
 	parties         map[string]*party   // by name, those that hold or wait
 	waiting         int                 // how many wait for a place, of all parties
@@ -87,7 +87,7 @@ type Limiter struct {
 
 // A party is a user or a client by whose name places are counted and shared out.
 type party struct {
-	name            string
+	name            string    // what Acquire was told
 	held            int       // how many places it has
 	reclaimedPlaces int       // how many of these were reclaimed and are not given back yet
 	waiting         []*waiter // its waiters, the one that came first in front
@@ -97,7 +97,7 @@ type party struct {
 
 // A waiter is one call of Acquire that waits. All is guarded by Limiter.mu, until ready is closed.
 type waiter struct {
-	party          *party
+	party          *party        // for whom it waits
 	holder         Holder        // what will hold the place
 	order          uint64        // its number among all that have ever waited; the lower one came first
 	hasPlaceComing bool          // a place that is to be given back is meant for it
@@ -108,11 +108,11 @@ type waiter struct {
 
 // A Place is one place that a party has taken.
 type Place struct {
-	limiter   *Limiter
-	party     *party
-	holder    Holder // nil: it is always Busy
-	reclaimed bool   // its holder was told to give it up; under limiter.mu
-	released  bool   // it was given back; under limiter.mu
+	limiter   *Limiter // to which it is given back
+	party     *party   // who has it
+	holder    Holder   // nil: it is always Busy
+	reclaimed bool     // its holder was told to give it up; under limiter.mu
+	released  bool     // it was given back; under limiter.mu
 }
 
 // New returns a Limiter of which no place is taken.

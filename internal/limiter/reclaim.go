@@ -8,7 +8,7 @@ import (
 
 // A candidate is a place whose holder could give it up.
 type candidate struct {
-	place *Place
+	place *Place    // the place itself
 	use   Use       // Idle or Spare, as the holder said when it was asked
 	since time.Time // when that use began
 }

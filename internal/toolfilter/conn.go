@@ -14,7 +14,7 @@ import (
 
 // A session is the filter's state for one Conn to a server.
 type session struct {
-	filter    *filter
+	filter    *filter   // says which tools are hidden
 	openLists openLists // its tools/list requests without an answer
 }
 

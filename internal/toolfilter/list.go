@@ -21,8 +21,8 @@ const (
 // come when the client has used its id again for something else. When there
 // are too many, all answers count.
 type openLists struct {
-	mayHaveOpen atomic.Bool // false: no response needs to be looked at, and nobody takes mu. True where openIDs has one, or matchesAll is set
-	mu          sync.Mutex
+	mayHaveOpen atomic.Bool         // false: no response needs to be looked at, and nobody takes mu. True where openIDs has one, or matchesAll is set
+	mu          sync.Mutex          // guards openIDs and matchesAll
 	openIDs     map[jsonrpc.ID]bool // the ids of the requests; true: the client has cancelled it
 	matchesAll  bool                // there were too many to remember, or one with too long an id: from now on every response may answer a tools/list
 }

@@ -58,8 +58,8 @@ func Wrap(d bridge.Dialer, r Rules) bridge.Dialer {
 // A dialer is the Dialer that Wrap returns.
 type dialer struct {
 	server bridge.Dialer // the Dialer that is wrapped
-	filter *filter
-	err    error // what is wrong with the Rules, so that each Dial fails; nil: nothing
+	filter *filter       // nil: err says why
+	err    error         // what is wrong with the Rules, so that each Dial fails; nil: nothing
 }
 
 // Dial implements bridge.Dialer.

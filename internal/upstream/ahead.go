@@ -24,15 +24,15 @@ const (
 // An aheadServer is one server that was started before there was a client, so that a command that cannot work
 // is found out at once, and the first client need not wait.
 type aheadServer struct {
-	onTrialFailed func(error) // told, once at most, that the server has ended within trialTime
-	log           hclog.Logger
-	process       *process // the server's process; nil: it is no command
+	onTrialFailed func(error)  // told, once at most, that the server has ended within trialTime
+	log           hclog.Logger // gets a warning if the server ends before it is taken
+	process       *process     // the server's process; nil: it is no command
 
 	cancel context.CancelFunc // ends watch, which then keeps the server
 	done   chan struct{}      // closed when ready is final
 	wg     sync.WaitGroup     // the goroutine of watch
 
-	mu    sync.Mutex
+	mu    sync.Mutex  // guards ready
 	ready bridge.Conn // the Conn to the server, for take; nil: the server has ended, or was taken
 }
 
@@ -125,7 +125,9 @@ type earlyConn struct {
 }
 
 // An earlySink keeps what a server sends, in conn.earlyMessages, up to maxEarlyMessages.
-type earlySink struct{ conn *earlyConn }
+type earlySink struct {
+	conn *earlyConn // where the messages are kept
+}
 
 // TrySend implements bridge.Sink.
 func (s earlySink) TrySend(m jsonrpc.Message) bool {

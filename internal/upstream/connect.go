@@ -19,7 +19,7 @@ import (
 // A connector is the Dialer of one shared server: its Conns speak modern, whatever the server speaks. On the
 // way it learns the server's tools, and whether its era has changed.
 type connector struct {
-	s           *Server
+	s           *Server                             // the configured server
 	shared      *sharing.Server                     // the shared server
 	toolSchemas *schemas.Table                      // learns the server's tools
 	filter      atomic.Pointer[legacyserver.Filter] // of the last legacy server that it has started; nil: none, or the server is modern

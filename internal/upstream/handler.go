@@ -111,7 +111,9 @@ func (s *Server) SharesAlways() bool {
 }
 
 // A translatingDialer is the Dialer of legacy clients for a modern server: its Conns translate.
-type translatingDialer struct{ s *Server }
+type translatingDialer struct {
+	s *Server // the configured server
+}
 
 // Dial implements bridge.Dialer.
 func (t *translatingDialer) Dial(ctx context.Context) (bridge.Conn, error) {
@@ -171,7 +173,7 @@ func awaitFirstRequest(ctx context.Context, client bridge.Conn) (jsonrpc.Message
 
 // A firstRequestSink is the Sink of awaitFirstRequest. Its Send ends Receive with errFirstRequestSeen.
 type firstRequestSink struct {
-	client       bridge.Conn
+	client       bridge.Conn     // gets the answers to pings
 	firstRequest jsonrpc.Message // what awaitFirstRequest returns; invalid: it has not come yet
 }
 
@@ -272,9 +274,9 @@ func refusingHandler(served era.Eras) bridge.Handler {
 
 // A versionsSink answers each request with the error that names the versions in served.
 type versionsSink struct {
-	client bridge.Conn
-	served era.Eras
-	err    error // why an answer could not be sent
+	client bridge.Conn // gets the answers
+	served era.Eras    // the eras that are served
+	err    error       // why an answer could not be sent
 }
 
 // TrySend implements bridge.Sink.

@@ -79,8 +79,8 @@ type responseWatcher struct {
 	*connector
 	modern bool // the server is modern
 
-	hasAwaited  atomic.Bool // awaited is not empty. Mostly it is empty, and nobody takes mu
-	mu          sync.Mutex
+	hasAwaited  atomic.Bool             // awaited is not empty. Mostly it is empty, and nobody takes mu
+	mu          sync.Mutex              // guards the fields below
 	awaited     map[jsonrpc.ID]question // those that have no response yet, by id
 	discoverIDs []jsonrpc.ID            // the ids of the last server/discover, at most maxDiscovers
 }

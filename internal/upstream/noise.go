@@ -17,12 +17,12 @@ const (
 // A noiseLimiter says when to warn of what a server prints between its messages (ST4): one that prints
 // without end must not fill the log. The zero value is ready; the methods may be called concurrently.
 type noiseLimiter struct {
-	mu          sync.Mutex
-	warnings    int       // how many warnings were due since there was no noise for noiseResetAfter
-	lastLine    time.Time // when the last line of noise came
-	lastWarning time.Time // when the last warning was due
-	lines       int       // lines of noise since lastWarning
-	bytes       int       // bytes of noise since lastWarning
+	mu          sync.Mutex // guards the fields below
+	warnings    int        // how many warnings were due since there was no noise for noiseResetAfter
+	lastLine    time.Time  // when the last line of noise came
+	lastWarning time.Time  // when the last warning was due
+	lines       int        // lines of noise since lastWarning
+	bytes       int        // bytes of noise since lastWarning
 }
 
 // add counts a line of noise of this size, in bytes. due: a warning should be given now, which stands for so

@@ -16,7 +16,7 @@ import (
 // A processDialer is the Dialer that starts the server's command. It tells the Observer what becomes of each
 // process.
 type processDialer struct {
-	s       *Server
+	s       *Server       // the configured server
 	command stdio.Command // what to run; start adds what is told about one process
 	program string        // the program's name without its folder, for the Observer
 }
@@ -51,14 +51,14 @@ func (d *processDialer) start(ctx context.Context) (bridge.Conn, *process, error
 
 // A process is one running command of a server.
 type process struct {
-	dialer  *processDialer
+	dialer  *processDialer                  // which has started it
 	session atomic.Pointer[observe.Session] // the session that it works for; nil: none
 
 	killer atomic.Pointer[killer] // ends it at once; nil: it is only being started
 
 	infoSet   chan struct{} // closed when pid and startedAt are set
-	pid       int
-	startedAt time.Time
+	pid       int           // its process id, once infoSet is closed
+	startedAt time.Time     // when it was started, once infoSet is closed
 }
 
 // programOf returns the name of a program without its folder, which, like the arguments, may hold a secret.

@@ -102,14 +102,14 @@ type Spec struct {
 
 // A Server is one configured server. All methods may be called concurrently.
 type Server struct {
-	spec       Spec
-	log        hclog.Logger
+	spec       Spec         // as New has completed it
+	log        hclog.Logger // Spec.Logger, with the server's name
 	status     status       // for State
 	goroutines goroutines   // those that Close waits for
 	sealer     *era.Sealer  // binds requestState to principals
 	taskIDs    *era.TaskIDs // binds ids of tasks to principals
 
-	dialers dialers
+	dialers dialers                    // the ways to the server
 	prober  *probe.Prober              // finds out which era the server speaks
 	pool    *sharing.Pool              // the shared servers
 	keys    keyChooser                 // chooses one of them for a client

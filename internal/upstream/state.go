@@ -44,7 +44,7 @@ const (
 
 // status is what State is made of: what became of a server's Conns.
 type status struct {
-	mu           sync.Mutex
+	mu           sync.Mutex   // guards the fields below
 	running      int          // how many Conns are open
 	lastError    string       // State.LastError
 	failedStarts int          // starts in a row that have failed
@@ -114,11 +114,11 @@ func (s *status) keptAhead() *aheadServer {
 // A countingDialer is a Dialer whose Conns, made by dialer, count in the status. Its first Conn is the one
 // that was started ahead, if there is one.
 type countingDialer struct {
-	status    *status
-	log       hclog.Logger
-	dialer    bridge.Dialer
-	transport string // its name (transportName)
-	remote    bool   // the server is at a URL
+	status    *status       // where the Conns count
+	log       hclog.Logger  // gets errors of stopping
+	dialer    bridge.Dialer // makes the Conns
+	transport string        // its name (transportName)
+	remote    bool          // the server is at a URL
 }
 
 // Dial implements bridge.Dialer.

@@ -21,10 +21,10 @@ const errClosed publicError = "the server is not configured any more"
 type goroutines struct {
 	ctx    context.Context    // done when endAll is called
 	cancel context.CancelFunc // ends ctx
-	wg     sync.WaitGroup
+	wg     sync.WaitGroup     // the goroutines
 
-	mu    sync.Mutex
-	ended bool // endAll was called
+	mu    sync.Mutex // guards ended
+	ended bool       // endAll was called
 }
 
 // spawn runs f in a goroutine for which Close waits; errClosed: the Server is closed, and f does not run.

@@ -37,7 +37,7 @@ type Issuer struct {
 	RequestCounts map[string]int            // how many requests it got, by path
 
 	t  testing.TB // fails when something goes wrong
-	mu sync.Mutex
+	mu sync.Mutex // held while a request is served, and in Change
 }
 
 // NewIssuer starts an Issuer on a port of this machine, which ends with the test.

@@ -28,7 +28,7 @@ type Server struct {
 	registerStarted chan struct{} // what HoldRegistration returns; nil: registrations do not wait
 	registerRelease chan struct{} // closed by the refuse of HoldRegistration
 
-	mu                 sync.Mutex
+	mu                 sync.Mutex      // guards the fields below
 	requestCounts      map[string]int  // how many requests it got, by path
 	validTokens        map[string]bool // the access tokens that are valid
 	validCodes         map[string]bool // the authorization codes that were issued and not used

@@ -15,12 +15,12 @@ const maxStepUps = 2
 // A challengeResponder answers the 401 and 403 of the server: with another token, or by having somebody sign in. It may be used concurrently.
 type challengeResponder struct {
 	*credentialBase
-	redirect       redirectTarget
-	record         *serverRecord
-	registrar      *registrar
-	metadataFinder *metadataFinder
-	tokens         *tokenCache
-	renewer        *renewer
+	redirect       redirectTarget                              // where browsers come back to
+	record         *serverRecord                               // stores what challenges ask for
+	registrar      *registrar                                  // gets client ids
+	metadataFinder *metadataFinder                             // finds the authorization server
+	tokens         *tokenCache                                 // has the current credential
+	renewer        *renewer                                    // renews tokens
 	signIn         func(context.Context, SignInRequired) error // calls Options.SignIn to get a person to sign in; nil: nobody is asked
 	turn           chan struct{}                               // of size 1: full while a request finds out what to do (awaitTurn)
 }

@@ -10,7 +10,7 @@ import (
 
 // A credentialBase is what all parts of a Credential share: whose it is, and how it is got. It does not change.
 type credentialBase struct {
-	options   Options
+	options   Options              // of New
 	key       tokenstore.Key       // the credential's name in the store
 	serverURL string               // the MCP server's, as http or https: its metadata is looked for there
 	origin    origin               // of serverURL: only requests to it get the token

@@ -13,14 +13,14 @@ import (
 // Its parts hold what they know behind locks of their own. Each calls only those whose fields stand above its own.
 type Credential struct {
 	*credentialBase
-	redirect       redirectTarget // where browsers come back to
-	provers        *proverCache
-	record         *serverRecord
-	registrar      *registrar
-	metadataFinder *metadataFinder
-	tokens         *tokenCache
-	renewer        *renewer
-	responder      *challengeResponder
+	redirect       redirectTarget      // where browsers come back to
+	provers        *proverCache        // has the Provers for tokens that are bound to a key
+	record         *serverRecord       // stores what is known of the server
+	registrar      *registrar          // gets client ids
+	metadataFinder *metadataFinder     // finds the authorization server
+	tokens         *tokenCache         // has the current credential
+	renewer        *renewer            // renews tokens
+	responder      *challengeResponder // answers 401 and 403
 }
 
 // newCredential returns a Credential with all its parts.

@@ -34,12 +34,12 @@ const (
 // A metadataFinder finds the metadata of a server and of its authorization server, and keeps it in the store. It may be used concurrently.
 type metadataFinder struct {
 	*credentialBase
-	record    *serverRecord
-	registrar *registrar
-	redirect  redirectTarget
+	record    *serverRecord  // stores what was found
+	registrar *registrar     // registers the client, in canSignIn
+	redirect  redirectTarget // where browsers come back to
 
-	mu                 sync.Mutex
-	foundNoEndpointsAt time.Time // when a server without metadata was found to lack the default endpoints too; zero: it was not
+	mu                 sync.Mutex // guards foundNoEndpointsAt
+	foundNoEndpointsAt time.Time  // when a server without metadata was found to lack the default endpoints too; zero: it was not
 }
 
 // discoverForSignIn is discover for a person who signs in: if the stored metadata is a guess (OriginIsAuthServer), it asks again, since whoever runs the server

@@ -120,8 +120,8 @@ type callbackReceiver struct {
 	expected     auth.ExpectedCallback     // what the response must have
 	outcome      chan authorizationOutcome // gets one outcome; of size 1
 
-	mu         sync.Mutex
-	isAnswered bool // outcome was sent
+	mu         sync.Mutex // guards isAnswered
+	isAnswered bool       // outcome was sent
 }
 
 // newCallbackReceiver returns a callbackReceiver for a redirect URI.

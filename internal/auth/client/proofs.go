@@ -15,7 +15,7 @@ import (
 type proverCache struct {
 	*credentialBase
 
-	mu      sync.Mutex
+	mu      sync.Mutex        // guards the fields below
 	prover  *auth.Prover      // the last one that was asked for; nil: none was
 	keyText tokenstore.Secret // the stored key from which prover was made
 }

@@ -24,10 +24,10 @@ const (
 // close ends it.
 type renewer struct {
 	*credentialBase
-	tokens    *tokenCache
-	provers   *proverCache
-	record    *serverRecord
-	registrar *registrar
+	tokens    *tokenCache   // has the current credential
+	provers   *proverCache  // has the Provers for tokens that are bound to a key
+	record    *serverRecord // has the stored metadata
+	registrar *registrar    // has the client's secret or key
 
 	requestCtx     context.Context    // the ctx of token requests: done when close gives up its wait, or ends
 	cancelRequests context.CancelFunc // ends requestCtx
@@ -35,7 +35,7 @@ type renewer struct {
 	cancelLockWait context.CancelFunc // ends lockWaitCtx
 	runningWork    sync.WaitGroup     // renewals and sign-ins under way, for which close waits
 
-	mu                    sync.Mutex
+	mu                    sync.Mutex            // guards the fields below
 	closed                bool                  // close was called: no renewal begins any more
 	currentRenewal        *renewal              // nil: no renewal is under way
 	renewPause            renewalPause          // after the last renewal that failed; the zero value: none

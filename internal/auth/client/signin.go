@@ -47,7 +47,7 @@ var errSignInCancelled = errors.New("it was cancelled")
 
 // A SignInFlow is one sign-in of a person that is under way. Wait ends it, and so does Close.
 type SignInFlow struct {
-	credential  *Credential
+	credential  *Credential           // the one that it is for
 	discovery   *discovery            // the metadata that it works with
 	demands     serverDemands         // what challenges had asked for when it began
 	oauthClient auth.Client           // who we are to the authorization server
@@ -63,7 +63,7 @@ type SignInFlow struct {
 
 	callbackServer   *http.Server   // serves callbackReceiver; nil: with a device code
 	servingListeners sync.WaitGroup // its goroutines, one for each listener
-	closeOnce        sync.Once
+	closeOnce        sync.Once      // makes only the first Close do something
 }
 
 // BeginSignIn begins a sign-in: it finds the servers, gets a client id, listens for the browser or asks for a device

@@ -14,12 +14,12 @@ import (
 // A credentialSnapshot is a credential as it was read from the store. It does not change, but for isAcceptanceNoted.
 type credentialSnapshot struct {
 	generation          tokenstore.Generation // its generation in the store; if isUnsaved, the one that it is to replace
-	stored              tokenstore.Credential
-	renewAt             time.Time    // from then on the next use renews the token; zero: only a 401 does
-	prover              *auth.Prover // makes the DPoP proofs; nil: the token is not bound to a key
-	authorizationHeader []string     // the value of the header Authorization
-	isUnsaved           bool         // it could not be written to the store, and exists in this process only
-	isAcceptanceNoted   atomic.Bool  // the server has accepted the token, and noteTokenAccepted has been called for that
+	stored              tokenstore.Credential // the credential as it was read
+	renewAt             time.Time             // from then on the next use renews the token; zero: only a 401 does
+	prover              *auth.Prover          // makes the DPoP proofs; nil: the token is not bound to a key
+	authorizationHeader []string              // the value of the header Authorization
+	isUnsaved           bool                  // it could not be written to the store, and exists in this process only
+	isAcceptanceNoted   atomic.Bool           // the server has accepted the token, and noteTokenAccepted has been called for that
 }
 
 // token returns the access token, without the refresh token.
@@ -46,12 +46,12 @@ func (h *credentialSnapshot) hasSameToken(o *credentialSnapshot) bool {
 // A tokenCache has the credential as this process has read it last, and the token that the server refused last. It may be used concurrently.
 type tokenCache struct {
 	*credentialBase
-	provers *proverCache
+	provers *proverCache // has the Provers for tokens that are bound to a key
 
 	current           atomic.Pointer[credentialSnapshot] // what was read last; nil: nothing is known to be stored
 	foundStoreEmptyAt atomic.Int64                       // when the store was last found empty, in Unix nanoseconds; 0: it was not, or has a credential by now
 
-	mu              sync.Mutex
+	mu              sync.Mutex          // guards refusedSnapshot
 	refusedSnapshot *credentialSnapshot // the last one whose access token the server refused with 401; nil: none was
 }
 

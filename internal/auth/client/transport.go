@@ -76,10 +76,10 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // A roundTrip is one request of a Transport, which may be sent several times.
 type roundTrip struct {
-	request             *http.Request
-	credential          *Credential
-	tokenRefusals       int  // how many 401 it got with a token
-	hasRetriedWithNonce bool // it was sent again with the nonce that the server asked for
+	request             *http.Request // as the Transport got it
+	credential          *Credential   // what the request is sent with
+	tokenRefusals       int           // how many 401 it got with a token
+	hasRetriedWithNonce bool          // it was sent again with the nonce that the server asked for
 }
 
 // newRequest returns the request for one attempt, with the token of h (nil: without) and a proof of its own. isRetry: the body must be made anew.

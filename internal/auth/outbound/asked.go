@@ -17,7 +17,7 @@ import (
 // input_required as the answer to its newest call, which goes on all the same: its outcome becomes the answer to the
 // retry. All methods but the three hooks are called with elicitor.mu held.
 type clientPrompt struct {
-	elicitor *SignInElicitor
+	elicitor *SignInElicitor // whose prompt it is
 	ctx      context.Context // done at the end of the conversation
 	client   bridge.Conn     // the Conn of the client
 
@@ -39,7 +39,7 @@ type clientPrompt struct {
 type modernCall struct {
 	id               jsonrpc.ID // of the call, as the client and the server know it
 	sequence         int        // its number: later calls have greater ones
-	method           string
+	method           string     // "tools/call" ...
 	progressToken    jsonrpc.ID // zero: it has none
 	isSendingOutcome bool       // the server's answer is on its way to the client
 

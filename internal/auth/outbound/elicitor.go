@@ -17,7 +17,7 @@ import (
 type SignInElicitor struct {
 	orderMu sync.Mutex // held while the client is told something, so that it hears it in order; locked before mu
 
-	mu              sync.Mutex
+	mu              sync.Mutex                            // guards the fields below, and those of clientPrompt
 	currentPrompt   *clientPrompt                         // the conversation with the client; nil: there is no client
 	awaitedURL      string                                // the address of the sign-in that requests wait for
 	lastShownURL    string                                // the address that a client was last asked to show

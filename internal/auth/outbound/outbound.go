@@ -27,8 +27,8 @@ type Options struct {
 // An Authorizer adds the credential of one remote server to the requests of this process. Its methods may be called
 // concurrently. Close ends it.
 type Authorizer struct {
-	options     Options
-	serverLabel string // the server's URL as it is shown: without what may be secret
+	options     Options // of New
+	serverLabel string  // the server's URL as it is shown: without what may be secret
 
 	loginCommand string // the command line that signs in to the server
 
@@ -36,11 +36,11 @@ type Authorizer struct {
 	cancel           context.CancelFunc // ends ctx
 	wg               sync.WaitGroup     // the goroutine that follows the store
 	isFollowingStore atomic.Bool        // followStore was called: a goroutine follows the store
-	closeOnce        sync.Once
+	closeOnce        sync.Once          // makes only the first Close do something
 
-	mu         sync.Mutex
-	closed     bool   // Close was called
-	lastLogged string // what logOnce has logged last; "": nothing
+	mu         sync.Mutex // guards the fields below
+	closed     bool       // Close was called
+	lastLogged string     // what logOnce has logged last; "": nothing
 }
 
 // closeTimeout is how long Close waits for a token request that is under way.
@@ -128,8 +128,8 @@ func (a *Authorizer) logOnce(what string, pairs ...any) {
 
 // A faultTransport is a client.Transport whose errors are those that clients may see: *httpdial.Fault.
 type faultTransport struct {
-	authorizer *Authorizer
-	base       http.RoundTripper
+	authorizer *Authorizer       // has the credential
+	base       http.RoundTripper // sends the requests
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -148,8 +148,8 @@ func (t *faultTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 // A statusNoter is a RoundTripper that notes the status of the last answer to one request, which may be sent several
 // times, one after the other.
 type statusNoter struct {
-	base   http.RoundTripper
-	status int // the HTTP status; 0: there was no answer
+	base   http.RoundTripper // sends the request
+	status int               // the HTTP status; 0: there was no answer
 }
 
 // statusNoterKey is the key of a request's statusNoter in its context.

@@ -26,10 +26,10 @@ const (
 
 // A denial says why a request is not let through.
 type denial struct {
-	reason      denialReason
-	asksForDPoP bool     // the challenge in the reply is to be of the scheme DPoP, where that is allowed
-	scopes      []string // what insufficientScope demands
-	err         error    // the reason in more words, for Options.OnDenied
+	reason      denialReason // which decides the reply
+	asksForDPoP bool         // the challenge in the reply is to be of the scheme DPoP, where that is allowed
+	scopes      []string     // what insufficientScope demands
+	err         error        // the reason in more words, for Options.OnDenied
 }
 
 // What clients are told: fixed texts, so that a reply says nothing of the token.

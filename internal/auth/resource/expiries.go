@@ -24,7 +24,7 @@ const clockCheckInterval = 30 * time.Second
 type tokenExpiries struct {
 	now func() time.Time // returns the time by the wall clock
 
-	mu           sync.Mutex
+	mu           sync.Mutex       // guards the fields below
 	bySecond     map[int64]expiry // by the second at which it ends, in Unix time
 	timer        *time.Timer      // calls cancelExpired; nil: it was never needed
 	timerFiresAt time.Time        // when it fires, by the clock of timers; zero: it does not
@@ -33,7 +33,7 @@ type tokenExpiries struct {
 
 // An expiry is a context that tokens share which expire at about the same time.
 type expiry struct {
-	ctx    context.Context
+	ctx    context.Context         // done at the end of these tokens
 	cancel context.CancelCauseFunc // ends ctx
 }
 

@@ -24,7 +24,7 @@ type introspector struct {
 	slots       chan struct{}        // has one element for each question in progress, and room for maxIntrospections
 	maxInactive int                  // how many tokens inactiveUntil has at most
 
-	mu            sync.Mutex
+	mu            sync.Mutex                  // guards the fields below
 	inactiveUntil map[tokenHash]time.Time     // until when the answer counts that a token is not valid
 	inProgress    map[tokenHash]chan struct{} // for each token that is being asked about: closed when the answer has come
 }

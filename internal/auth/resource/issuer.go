@@ -17,7 +17,7 @@ type issuer struct {
 	Issuer
 	caller *auth.EndpointCaller // sends the requests to it
 
-	mu            sync.Mutex
+	mu            sync.Mutex    // guards the fields below
 	keys          *auth.KeySet  // nil: the address of its keys is not known yet
 	discoveryDone chan struct{} // closed when the attempt in progress ends; nil: there is none
 	lastDiscovery time.Time     // when the last attempt to find that address began

@@ -308,15 +308,15 @@ func (p *Protector) SetPolicy(policy *Policy) { p.policy.Store(policy) }
 // A Protector lets requests through whose sender it knows, and whose token has the scopes. It may be used concurrently.
 // New makes one.
 type Protector struct {
-	options        Options
-	caller         *auth.EndpointCaller // sends requests to issuers, unless HTTPClientFor has another client for them
-	issuers        map[string]*issuer   // by Issuer.URL
-	introspector   *introspector        // nil: tokens are not introspected
-	verifiedTokens *tokenCache          // what was found out about valid tokens
-	proofVerifier  auth.ProofVerifier
-	nonceMaker     *nonceMaker
-	startedAt      time.Time // since then proofs are remembered
-	tokenExpiries  tokenExpiries
+	options        Options                    // as New has completed them
+	caller         *auth.EndpointCaller       // sends requests to issuers, unless HTTPClientFor has another client for them
+	issuers        map[string]*issuer         // by Issuer.URL
+	introspector   *introspector              // nil: tokens are not introspected
+	verifiedTokens *tokenCache                // what was found out about valid tokens
+	proofVerifier  auth.ProofVerifier         // verifies DPoP proofs, and remembers them
+	nonceMaker     *nonceMaker                // makes the nonces for DPoP proofs
+	startedAt      time.Time                  // since then proofs are remembered
+	tokenExpiries  tokenExpiries              // makes the contexts that end with tokens
 	routes         atomic.Pointer[routeTable] // replaced by ChangeResources
 	policy         atomic.Pointer[Policy]     // replaced by SetPolicy; nil: messages need no scopes
 }

@@ -143,9 +143,9 @@ func principalOf(parts ...string) string {
 
 // A tokenCache remembers valid tokens, by their hash. It may be used concurrently.
 type tokenCache struct {
-	maxTokens int // how many it remembers
-	mu        sync.RWMutex
-	byHash    map[tokenHash]*verifiedToken
+	maxTokens int                          // how many it remembers
+	mu        sync.RWMutex                 // guards byHash
+	byHash    map[tokenHash]*verifiedToken // the tokens by their hash
 }
 
 // newTokenCache returns a tokenCache that remembers at most so many tokens.

@@ -27,12 +27,12 @@ type PrompterOptions struct {
 // the person in at a time; with a DetachedCommand, that is a process of its own. Its methods may be called
 // concurrently.
 type Prompter struct {
-	options PrompterOptions
+	options PrompterOptions    // of NewPrompter
 	ctx     context.Context    // done at Close: ends a sign-in in this process
 	cancel  context.CancelFunc // ends ctx
 	running sync.WaitGroup     // the goroutines of runStart, for which Close waits
 
-	mu               sync.Mutex
+	mu               sync.Mutex   // guards the fields below, and signInStart.progress
 	closed           bool         // Close was called: no sign-in begins any more
 	currentStart     *signInStart // the sign-in that is about to begin; nil: none is
 	lastAnnouncedURL string       // the address that OnSignInURL was told last

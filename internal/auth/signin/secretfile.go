@@ -14,8 +14,8 @@ type secretFile[T any] struct {
 	parse      func(text []byte) (T, error) // makes the value of the file's text
 	isReadOnce bool                         // it is no regular file, such as a pipe: what it had is gone once it has been read, so lastValue stays
 
-	mu        sync.Mutex
-	lastValue T // what the file had when it was last read without an error
+	mu        sync.Mutex // guards lastValue
+	lastValue T          // what the file had when it was last read without an error
 }
 
 // openSecretFile returns the secretFile of the file at path, which it reads for the first time.

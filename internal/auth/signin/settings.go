@@ -100,8 +100,8 @@ type TLS struct {
 
 // A Param is an additional parameter of the authorization request.
 type Param struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
+	Name  string `json:"name"`  // of the parameter
+	Value string `json:"value"` // not escaped yet
 }
 
 // IsUsed reports whether a credential is used at all: Mode is not ModeNone.

@@ -10,7 +10,7 @@ import (
 // A Registration is one client that was registered at an issuer. It is a value: who has it may change it, and
 // one goroutine at a time may use it.
 type Registration struct {
-	ClientID        string    `json:"clientID"`
+	ClientID        string    `json:"clientID"`                // the id that the issuer has given
 	RedirectURIs    []string  `json:"redirectURIs,omitempty"`  // those that it was registered with
 	AuthMethod      string    `json:"authMethod,omitempty"`    // how the client authenticates at the token endpoint
 	RegisteredAt    time.Time `json:"registered,omitzero"`     // when it was registered; zero: a sign-in with it has failed since
@@ -29,7 +29,7 @@ func (r *Registration) secretsByName() map[string]*Secret {
 
 // storedRegistrations is the content of the file with the registrations at one issuer.
 type storedRegistrations struct {
-	Issuer        string         `json:"issuer"`
+	Issuer        string         `json:"issuer"`        // whose registrations they are
 	Registrations []packedStruct `json:"registrations"` // each one is a packed Registration
 }
 

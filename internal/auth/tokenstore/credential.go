@@ -13,11 +13,11 @@ type Credential struct {
 	Profile string `json:"profile,omitempty"` // Identity.Profile, for people
 	Account string `json:"account,omitempty"` // who has signed in, for people
 
-	Issuer             string `json:"issuer,omitempty"` // the authorization server that issued the tokens
-	TokenEndpoint      string `json:"tokenEndpoint,omitempty"`
-	RevocationEndpoint string `json:"revocationEndpoint,omitempty"`
-	ClientID           string `json:"clientID,omitempty"` // that of a [Registration] at Issuer, or a given one
-	Resource           string `json:"resource,omitempty"` // the "resource" parameter that was sent; "": none
+	Issuer             string `json:"issuer,omitempty"`             // the authorization server that issued the tokens
+	TokenEndpoint      string `json:"tokenEndpoint,omitempty"`      // of the Issuer, where the token is renewed
+	RevocationEndpoint string `json:"revocationEndpoint,omitempty"` // of the Issuer, where tokens are revoked; "": nowhere
+	ClientID           string `json:"clientID,omitempty"`           // that of a [Registration] at Issuer, or a given one
+	Resource           string `json:"resource,omitempty"`           // the "resource" parameter that was sent; "": none
 
 	TokenType       string    `json:"tokenType,omitempty"` // the scheme to send AccessToken with, as the issuer spelled it
 	IssuedAt        time.Time `json:"issued,omitzero"`     // when AccessToken came, by our clock
@@ -27,7 +27,7 @@ type Credential struct {
 	LastProblem     string    `json:"problem,omitempty"`   // what went wrong last, for people; "": nothing; no secret
 	IsMachine       bool      `json:"machine,omitempty"`   // it was got without a person, and the next AccessToken needs none
 
-	AccessToken  Secret `json:"-"`
+	AccessToken  Secret `json:"-"` // zero: there is none
 	RefreshToken Secret `json:"-"` // zero: there is none, or it was spent
 	IDToken      Secret `json:"-"` // of OpenID Connect; zero: there is none
 	DPoPKey      Secret `json:"-"` // private key of the DPoP proofs that AccessToken needs; zero: it needs none
@@ -88,10 +88,10 @@ func (b packedStruct) unpack(value any, secrets map[string]*Secret) error {
 
 // An Entry is what is stored under a key. It is a value, as a Credential is.
 type Entry struct {
-	Key Key
+	Key Key // under which it is stored
 	// Generation is that of Credential; 0: there is no credential. It does not change with the rest of the file.
 	Generation Generation
-	Credential Credential
+	Credential Credential // the zero value: none is stored
 	// RateLimitedAt is when there were too many token requests, so that no more are allowed; zero: they are.
 	RateLimitedAt time.Time
 }

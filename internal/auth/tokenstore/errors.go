@@ -55,8 +55,8 @@ const (
 // An Error is what every function of this package returns that fails. Its text
 // has paths, never a secret. It may be used by any goroutine.
 type Error struct {
-	Kind ErrorKind
-	Path string // the file or folder that it is about; "": none
+	Kind ErrorKind // what went wrong, for errors.Is
+	Path string    // the file or folder that it is about; "": none
 	// MovedTo is the path to which a broken file was renamed; "": it was not.
 	MovedTo string
 	Detail  string // what exactly is wrong, for people; "": nothing to add

@@ -62,9 +62,9 @@ func credentialFile(key Key) (storeFile, error) {
 // A LockedCredential is a credential whose lock is held. It is for the goroutine in which [Store.WithLock]
 // calls work, until work returns; after that its methods fail with [ErrReleased].
 type LockedCredential struct {
-	store      *Store
-	file       storeFile
-	key        Key
+	store      *Store           // the Store that it is in
+	file       storeFile        // of the credential
+	key        Key              // of the credential
 	content    storedCredential // what was last read from the file, or written to it
 	entry      Entry            // content as the Entry that callers get
 	isReleased bool             // work has returned, and the lock is released

@@ -34,7 +34,7 @@ func loginFile(key Key) (storeFile, error) {
 // A LoginLock is the right to sign in under a key, which one process has at a
 // time. One goroutine at a time may use it. The kernel releases it when the process dies.
 type LoginLock struct {
-	store  *Store
+	store  *Store    // the Store that it is in
 	file   storeFile // the file of the announcement; the lock file has its stem as name
 	unlock func()    // releases the lock; nil: it was released
 }

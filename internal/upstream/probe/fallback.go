@@ -61,13 +61,13 @@ const maxSentSince = 1000
 // What the server sends passes a sink: before the answer to initialize all but responses is handed on, the
 // answer decides, and everything after it is handed on. mu is not held across calls of a Conn.
 type fallbackConn struct {
-	f         *Fallback
+	f         *Fallback          // the Fallback that has made it
 	clientCtx context.Context    // the ctx of Dial, which says whose Conn it is
 	ctx       context.Context    // done at Close
 	cancel    context.CancelFunc // ends ctx
 	wg        sync.WaitGroup     // the goroutine that sends sentSince again
 
-	mu           sync.Mutex
+	mu           sync.Mutex        // guards the fields below, up to decided
 	conn         bridge.Conn       // the Conn to the server; once decided is closed, it stays, and may be read without mu
 	closed       bool              // Close was called
 	initializeID jsonrpc.ID        // the id of the client's initialize; zero: it was not sent yet
@@ -170,8 +170,8 @@ func (c *fallbackConn) Receive(ctx context.Context, sink bridge.Sink) error {
 // A fallbackSink is the Sink of a fallbackConn's first Conn: it looks for the answer to initialize.
 type fallbackSink struct {
 	ctx  context.Context // of Receive: the one of Send ends when the first Conn is closed
-	c    *fallbackConn
-	sink bridge.Sink // the client's
+	c    *fallbackConn   // whose Sink it is
+	sink bridge.Sink     // the client's
 }
 
 // TrySend implements bridge.Sink.

@@ -84,7 +84,7 @@ func (p *Prober) open(ctx context.Context, first *Process, placed func(), silent
 
 // An openAttempt is one process that is sent initialize to find out its era.
 type openAttempt struct {
-	p           *Prober
+	p           *Prober         // whose attempt it is
 	process     *Process        // the process, without clients
 	probed      bool            // it was sent server/discover before
 	params      []byte          // those of the initialize that a client's server would be sent; nil: there is no such client, and the bridge's own are sent

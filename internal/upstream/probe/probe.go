@@ -102,11 +102,11 @@ type Prober struct {
 	SettledAfter  time.Duration // how long a finding must have stood before it may be doubted: 10 s, less in tests
 	AnswerTimeout time.Duration // how long a server may take to answer server/discover: 3 s, less in tests
 
-	opts       Options
-	log        hclog.Logger
+	opts       Options         // of New
+	log        hclog.Logger    // Options.Logger
 	spareTimer lazytimer.Timer // calls dropSpare
 
-	mu              sync.Mutex
+	mu              sync.Mutex          // guards the fields below
 	known           bool                // the server's era is known, and modern says which
 	foundAt         time.Time           // when it was found
 	modern          bool                // the server speaks 2026-07-28
@@ -125,7 +125,7 @@ func New(o Options) *Prober {
 
 // A Process is a server process that has told its era, and has no clients yet.
 type Process struct {
-	Conn   bridge.Conn
+	Conn   bridge.Conn         // to the process
 	Holder *TransferableHolder // of its place
 
 	openedParams []byte // the params of the initialize that it has accepted, as a legacy server; nil: it is modern

@@ -22,7 +22,7 @@ const (
 // A Cache has one Table for each key: servers list their tools by what they were told of their client, and of
 // whom. The zero Cache is ready for use by any number of goroutines.
 type Cache[K comparable] struct {
-	mu     sync.Mutex
+	mu     sync.Mutex   // guards tables
 	tables map[K]*Table // by key
 }
 
@@ -57,7 +57,7 @@ func (c *Cache[K]) Forget() {
 // A Table has the input schemas of one server's tools. The zero Table is empty; any number of goroutines may
 // use it.
 type Table struct {
-	mu           sync.Mutex
+	mu           sync.Mutex        // guards the fields below
 	inputSchemas map[string][]byte // input schemas by tool; nil for those without x-mcp-header
 	freshUntil   time.Time         // until then a tool that is not in inputSchemas is taken for unknown
 	listVersion  uint64            // how often Forget was called

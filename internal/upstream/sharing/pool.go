@@ -72,8 +72,8 @@ type Options struct {
 // call that may wait. It comes after every other lock: a Mux is asked for its load under it
 // (Use), but calls the Pool without its own locks.
 type Pool struct {
-	opts     Options
-	log      hclog.Logger
+	opts     Options          // of NewPool
+	log      hclog.Logger     // Options.Logger
 	limiter  *limiter.Limiter // has the places of servers that are not Exclusive
 	isolated crashIsolation   // the principals that IsIsolated reports
 
@@ -83,7 +83,7 @@ type Pool struct {
 
 	exclusive atomic.Int64 // how many Exclusive servers there are
 
-	mu               sync.Mutex
+	mu               sync.Mutex            // guards the fields below, and those of Servers
 	closed           error                 // why nobody can join any more (Shutdown); nil: everybody can
 	servers          map[Key]*Server       // those that clients can join
 	starting         map[Key]chan struct{} // for each server that is being made: closed when it is there, or could not be made

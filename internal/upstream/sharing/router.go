@@ -33,7 +33,7 @@ type Keys interface {
 // through one Inbox: in order for each server, and in the order in which it comes for several. mu is never
 // held across a call of a Conn or of the Inbox.
 type Router struct {
-	pool      *Pool
+	pool      *Pool              // has the servers
 	keys      Keys               // says to which server a request goes
 	principal string             // the client's
 	ctx       context.Context    // the client's, done at Close
@@ -42,7 +42,7 @@ type Router struct {
 	receivers sync.WaitGroup     // the goroutines that receive from servers
 	sinkCalls atomic.Int32       // how many of them are handing a message on
 
-	mu          sync.Mutex
+	mu          sync.Mutex                 // guards the fields below
 	memberships []*membership              // of the servers that the client has joined
 	calls       map[jsonrpc.ID]*membership // the server of each request in progress, by the request's id
 	closed      bool                       // Close was called
@@ -51,8 +51,8 @@ type Router struct {
 // A membership is the Member by which a Router has joined one server.
 type membership struct {
 	*Member
-	router *Router
-	key    Key // the server's
+	router *Router // the client's
+	key    Key     // the server's
 }
 
 // NewRouter returns the Router of the client whose principal and party are in ctx.
@@ -178,7 +178,9 @@ func (r *Router) Receive(ctx context.Context, sink bridge.Sink) error {
 }
 
 // A memberSink hands what the server of a membership sends to the Router's inbox.
-type memberSink struct{ membership *membership }
+type memberSink struct {
+	membership *membership // whose server sends
+}
 
 // sink returns the Sink for the messages of its server.
 func (at *membership) sink() bridge.Sink { return memberSink{at} }

@@ -13,11 +13,11 @@ import (
 // A Server is one server process, or connection to a remote server, that clients share (D.2). The process may
 // end and be started again; the Server stays.
 type Server struct {
-	Key        Key
+	Key        Key    // which clients share it
 	Party      string // the party that has begun it, for which its place counts
 	ClientInfo []byte // the clientInfo that a legacy server is told of; nil: none
 
-	pool   *Pool
+	pool   *Pool           // the Pool that it is in
 	expiry lazytimer.Timer // calls expire
 	mux    *mux.Mux        // gives each member a Conn to the one process
 	parked func() bool     // reports whether calls in it wait for their clients (Options.Connect)

@@ -80,10 +80,10 @@ func (w *dbusWriter) writeArray(n int, elements func()) {
 
 // A dbusReader reads values in the D-Bus format, one call for each. After its first error, all are zero.
 type dbusReader struct {
-	data      []byte // what is read
-	pos       int    // how many bytes of data were read
-	byteOrder binary.ByteOrder
-	err       error // the first error; nil: there was none
+	data      []byte           // what is read
+	pos       int              // how many bytes of data were read
+	byteOrder binary.ByteOrder // of the numbers in data
+	err       error            // the first error; nil: there was none
 }
 
 // errTruncated says that a value is longer than what is left of its message.
@@ -172,15 +172,15 @@ func (r *dbusReader) readVariantType(signature string) {
 
 // A message is a D-Bus message that has been received.
 type message struct {
-	messageType   byte   // messageTypeReply ...
-	path          string // of the object that has sent a signal
-	interfaceName string // of a signal
-	member        string // the name of a signal
-	errorName     string // the name of an error
-	signature     string // the types of the values in body; "": it has none
-	replySerial   uint32 // of a reply or an error: the serial number of the call
-	body          []byte // the values
-	byteOrder     binary.ByteOrder
+	messageType   byte             // messageTypeReply ...
+	path          string           // of the object that has sent a signal
+	interfaceName string           // of a signal
+	member        string           // the name of a signal
+	errorName     string           // the name of an error
+	signature     string           // the types of the values in body; "": it has none
+	replySerial   uint32           // of a reply or an error: the serial number of the call
+	body          []byte           // the values
+	byteOrder     binary.ByteOrder // of the numbers in body
 }
 
 // readMessage reads one message, of at most maxMessageBytes.
