@@ -149,8 +149,8 @@ func (i fromClientSink) Send(_ context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// handleNotification plays the script of an equal notification that was not played yet, or else of another one of that method;
-// none: it does nothing. notifications/cancelled ends the script of the request.
+// handleNotification plays a script of a notification with the same method that was not played yet, of an equal one if there is
+// one; otherwise it does nothing. notifications/cancelled ends the script of the request.
 func (s *session) handleNotification(m jsonrpc.Message) error {
 	if m.Method() == "notifications/cancelled" {
 		s.mu.Lock()

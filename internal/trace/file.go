@@ -280,7 +280,8 @@ func (f *File) rotate() error {
 }
 
 // renameAll gives the files their next names: NAME becomes NAME.1, NAME.1 becomes NAME.2, up to the first name that is free. So
-// no file is lost if renaming has failed halfway and is tried again. If no name is free, the oldest file is overwritten.
+// no file is lost if renaming has failed halfway and is tried again. If no name is free, the oldest file is overwritten; if
+// there is to be only one file, it is removed.
 func (f *File) renameAll() error {
 	last := f.opts.MaxFiles - 1
 	for i := 1; i < last; i++ {

@@ -121,8 +121,8 @@ func (m *recordMaker) omitText(d *redact.Redactor) {
 	m.ID = d.ID(m.ID)
 }
 
-// copyRedacted sets Body to the text of a message, without secrets and without the values in extra. found are the values that
-// were taken out because of their names.
+// copyRedacted sets Body to the text of a message, without secrets and without the values in extra. found is as
+// Redactor.Message returns it.
 func (m *recordMaker) copyRedacted(d *redact.Redactor, msg *jsonrpc.Message, extra [][]byte) (found [][]byte) {
 	m.Body = Body{valid: true}
 	if m.Body.Text, m.Redacted, found = d.Message(m.messageText.join(msg), extra); len(m.Redacted) > 0 {

@@ -114,7 +114,8 @@ func (s *session) readList(ctx context.Context, l listMethod) (count int, ok boo
 	}
 }
 
-// checkListReply reports whether r, the answer to the request for a page of a list, has a result, and adds a finding if not.
+// checkListReply reports whether r, the answer to the request for a page of a list, has a result, and adds a finding if not,
+// unless the time of the diagnosis is over.
 func (s *session) checkListReply(l listMethod, r reply) (ok bool) {
 	const do = "Implement the method, or do not declare the capability."
 	switch {

@@ -220,8 +220,8 @@ func (p identification) addOtherScheme(_ context.Context, r *probe.Reply) {
 // refusedHostPattern matches what servers say of a Host or an Origin that they do not admit.
 var refusedHostPattern = lazyregexp.New(`(?i)invalid host|invalid origin|\bhost\b.*(not (allowed|admitted|permitted)|refused|rejected|mismatch)|\borigin\b.*(not (allowed|admitted|permitted)|refused|rejected)|forbidden origin|dns rebinding`)
 
-// explainForbidden finds out whether r refuses the request because of its Origin or Host (H17), and if not, looks at the
-// credentials (H18).
+// explainForbidden adds H17 if r refuses the request for its Origin or Host, or H5 if a page does so. If it is neither, it
+// looks at the credentials (H18).
 func (p identification) explainForbidden(ctx context.Context, r *probe.Reply) {
 	try := func(change func(*probe.Request)) bool {
 		a := p.initialize(ctx, change)

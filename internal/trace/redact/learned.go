@@ -12,8 +12,8 @@ const (
 	minLearnedBytes  = 8   // the length of the shortest value that is learned, in bytes
 )
 
-// learnedSecrets are the values that were taken out because of their names: a server may write what it was given into its
-// log, or answer with it. Its methods may be called concurrently.
+// learnedSecrets are strings that were taken out of messages because of a name or a path, and are looked for in all that
+// follows: a server may write what it was given into its log, or answer with it. Its methods may be called concurrently.
 type learnedSecrets struct {
 	mu           sync.Mutex                 // guards known and nextReplaced, and is held while set changes
 	known        map[string]bool            // the values that set has

@@ -47,14 +47,14 @@ type Options struct {
 	Off bool
 }
 
-// Redactor takes secrets out of what is traced. A value that it has taken out because of its name, it takes out of all that
-// follows, unless the value may be a word. Its methods may be called concurrently, but for Inherit.
+// Redactor takes secrets out of what is traced. A string that it has taken out because of a name or a path, it takes out of all
+// that follows, unless it may be a word. Its methods may be called concurrently, but for Inherit.
 type Redactor struct {
 	off           bool                               // see Options.Off
 	secrets       [][]byte                           // Options.Secrets in all their spellings, the longest first
 	prefilter     *prefilter                         // finds out that none of secrets stands in a text
 	hasEscapable  bool                               // one of secrets has a character for which isEscapable holds
-	learned       *learnedSecrets                    // values that were taken out because of their names; may be shared with another Redactor: see Inherit
+	learned       *learnedSecrets                    // strings that were taken out because of a name or a path; may be shared with another Redactor: see Inherit
 	secretHeaders map[string]bool                    // by canonical name: headers of whose values nothing is shown
 	headerKinds   map[string]headerKind              // by name: the kinds of commonHeaders
 	rulePaths     [][]string                         // those of Options.Rules that are paths, split at the dots
@@ -195,10 +195,10 @@ func (d *Redactor) addSecret(s string) {
 	d.hasEscapable = d.hasEscapable || isEscapable([]byte(s))
 }
 
-// Message takes secrets, and the values in extra, out of a message, which is valid JSON. out is message
-// itself if there are none in it, else a copy. redacted are the paths of what was taken out, such as
-// "params.arguments.token". found are the values that were taken out because of their names: they may be
-// the extra values for an answer to the message.
+// Message takes secrets, and the values in extra, out of a message, which is valid JSON. out is message itself if there are
+// none in it, else a copy. redacted are the paths of what was taken out, such as "params.arguments.token". found are strings
+// that were taken out because of a name or a path, and not for what they are: they may be the extra values for an answer to the
+// message.
 func (d *Redactor) Message(message []byte, extra [][]byte) (out []byte, redacted []string, found [][]byte) {
 	if d.off && len(extra) == 0 && !mayHaveRequestState(message) || d.isClean(message, extra) {
 		return message, nil, nil
@@ -519,8 +519,8 @@ func (d *Redactor) ID(id jsonrpc.ID) jsonrpc.ID {
 	return id
 }
 
-// Name returns a method, the name of a tool or a URI without secrets; of a URI, URL takes out more. A name without secrets
-// costs little, and less if it has come lately.
+// Name returns a method, the name of a tool or a URI without secrets, and of a URI without what URL takes out; with
+// Options.Off, as it is. A name without secrets costs little, and less if it has come lately.
 func (d *Redactor) Name(s string) string {
 	if d.off || s == "" {
 		return s

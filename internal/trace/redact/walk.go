@@ -13,7 +13,7 @@ import (
 const (
 	maxListedPaths   = 32  // how many paths a walk lists; one more, "*", stands for the others
 	maxPathBytes     = 200 // how long a listed path may be, in bytes, until it is cut short with "..."
-	maxRemovedValues = 64  // how many values that were taken out because of their names are looked for in the rest of a message
+	maxRemovedValues = 64  // how many strings that were taken out because of a name or a path are looked for in the rest of a message
 	minRemovedBytes  = 6   // how long a value must be, in bytes, for rememberRemoved to keep it
 	maxNestingDepth  = 4   // up to how many levels deep JSON in strings of JSON is looked through
 	maxRemovalPasses = 8   // how many times the length of the message is what rememberRemoved looks at in all
@@ -27,7 +27,7 @@ type walk struct {
 	stack          []frame   // the objects and arrays around what is looked at, the outermost first
 	cuts           []cut     // what is to be taken out of text
 	paths          []string  // the paths of what is taken out
-	removedValues  [][]byte  // strings that were taken out because of their names
+	removedValues  [][]byte  // strings in values that were taken out because of a name or of a rule that is a path
 	extraValues    [][]byte  // values that are looked for beside the Redactor's
 	nestingDepth   int       // in how many strings, each inside the other, text stands; 0: text is the message
 	searchStrings  bool      // keys, strings and numbers are looked through, as secrets may stand in them
@@ -472,8 +472,8 @@ func (w *walk) cutValue(i int) int {
 	return end
 }
 
-// rememberRemoved adds the strings in a value that is taken out because of its name to removedValues, but for keys, short ones
-// and plain values.
+// rememberRemoved adds the strings in value, which is taken out because of a name or a path, to removedValues, but for keys,
+// short ones and plain values.
 func (w *walk) rememberRemoved(value []byte) {
 	if w.removedBytes += len(value); w.removedBytes > maxRemovalPasses*len(w.text) { // pairs within pairs: no honest message has that many
 		return
