@@ -8,7 +8,10 @@ import (
 // may wait, and for how long.
 
 // Load is an amount of messages.
-type Load struct{ Messages, Bytes int } // how many messages, and how many bytes they have together
+type Load struct {
+	Messages int // how many
+	Bytes    int // how many bytes they have together
+}
 
 // Waiting returns how much waits. A message that is being offered to the receiver counts.
 func (b *Inbox) Waiting() Load {

@@ -18,7 +18,9 @@ func First(ctx context.Context, c Conn) (jsonrpc.Message, error) {
 }
 
 // peekSink is the Sink of First: it has a look at one message and does not take it.
-type peekSink struct{ m jsonrpc.Message } // the message
+type peekSink struct {
+	m jsonrpc.Message // the message
+}
 
 // errSeen is with what a peekSink refuses the message that it has seen.
 var errSeen = errors.New("bridge: seen, and not taken")

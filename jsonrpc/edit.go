@@ -53,7 +53,9 @@ func lastBrace(object []byte) int {
 func Without(object []byte, keys ...string) []byte { return Object{raw: object}.Without(keys...) }
 
 // cut is the part object[from:to] of an object that is left out.
-type cut struct{ from, to int }
+type cut struct {
+	from, to int // object[from:to]
+}
 
 // maxCuts is for how many cuts there is memory on the stack: as many as most calls
 // need. More of them cost an allocation.

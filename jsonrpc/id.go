@@ -9,7 +9,9 @@ import (
 // ID is a request id or a progress token: a JSON string or integer. An ID is its spelling,
 // so 1 is not "1", and no number is rounded. IDs can be compared with == and be the keys of
 // a map. The zero ID means that there is no id.
-type ID struct{ text string } // the id as it is spelled in JSON, quotes included; "": there is none
+type ID struct {
+	text string // the id as it is spelled in JSON, quotes included; "": there is none
+}
 
 // NullID is JSON's null as an id: that of an error response to a request whose id
 // could not be read.

@@ -16,7 +16,10 @@ const (
 )
 
 // span is where a value stands in a message; the zero span is nowhere.
-type span struct{ start, end uint32 } // offset behind the last byte; 0: the span is nowhere // offset of the first byte
+type span struct {
+	start uint32 // offset of the first byte
+	end   uint32 // offset behind the last byte; 0: the span is nowhere
+}
 
 // Message is one immutable JSON-RPC message: its exact bytes, and an index of the fields
 // that routing needs. The zero Message is invalid. Messages are values; they may be

@@ -31,11 +31,10 @@ type lineReader struct {
 	r   io.Reader // the stream
 	err error     // how reading r has ended; returned once buf has no more whole line; nil: it has not
 
-	// buf is small or *big. buf[start:end] is what was read and not yet returned.
-	buf        []byte
-	start, end int
-	noLFBefore int // buf[start:noLFBefore] holds no '\n'
-	noCRBefore int // buf[start:noCRBefore] holds no '\r'; noCRBefore <= noLFBefore
+	buf        []byte // what was read: small, or *big
+	start, end int    // buf[start:end] was not returned yet
+	noLFBefore int    // buf[start:noLFBefore] holds no '\n'
+	noCRBefore int    // buf[start:noCRBefore] holds no '\r'; noCRBefore <= noLFBefore
 
 	startTrimmed bool // the beginning of the stream was looked at, and a BOM there was dropped
 	afterCR      bool // the last line ended by CR: an LF that follows belongs to it

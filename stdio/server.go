@@ -293,7 +293,9 @@ func (s *SocketServer) answerRefused(conn *socketConn) {
 
 // refusingSink is the Sink of a client that is refused: it drops notifications and
 // answers the first request with an error, which ends the Receive.
-type refusingSink struct{ client bridge.Sink } // where the error is sent
+type refusingSink struct {
+	client bridge.Sink // where the error is sent
+}
 
 // TrySend implements bridge.Sink: it takes nothing.
 func (t refusingSink) TrySend(jsonrpc.Message) bool { return false }

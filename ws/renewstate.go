@@ -21,7 +21,9 @@ type renewState struct {
 }
 
 // call is a request of the client that was sent over a link and waits for its response. It implements remoteconn.Call.
-type call struct{ msg jsonrpc.Message } // the request, as it was sent
+type call struct {
+	msg jsonrpc.Message // the request, as it was sent
+}
 
 // ID implements remoteconn.Call: it returns the id of the request.
 func (c *call) ID() jsonrpc.ID { return c.msg.ID() }

@@ -4,7 +4,11 @@ import "strings"
 
 // origin is a parsed Origin header, or a pattern for one, whose host may begin with "*.". port is "" if none is
 // written.
-type origin struct{ scheme, host, port string }
+type origin struct {
+	scheme string // without "://"
+	host   string // an IPv6 address in brackets
+	port   string // without the colon; "": none is written
+}
 
 // parseOrigin parses an origin; false: it is none. It accepts scheme://host and scheme://host:port and nothing else:
 // no path, not even "/", no user, no "null".

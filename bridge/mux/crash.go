@@ -47,7 +47,9 @@ func (x *Mux) endConnsOf(principals []string, err error) {
 
 // serverEndError is the error with which endConnsOf ends a Conn, because the server has ended with err. Its text for
 // clients is the one that any end of a server has (ownmsg.Ending).
-type serverEndError struct{ err error } // how the server has ended
+type serverEndError struct {
+	err error // how the server has ended
+}
 
 // Error returns the text that clients may see.
 func (e *serverEndError) Error() string {

@@ -29,7 +29,9 @@ type outgoing struct {
 }
 
 // pendingSend is a Send that waits until the messages which the filter has made of its message are written.
-type pendingSend struct{ err error } // why one of them was not written; nil: none has failed
+type pendingSend struct {
+	err error // why one of them was not written; nil: none has failed
+}
 
 // init makes the outbox ready.
 func (o *outbox) init() {
