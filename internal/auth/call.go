@@ -165,8 +165,8 @@ func readBody(r io.Reader) ([]byte, error) {
 	return body, err
 }
 
-// newRequestError makes the error of a request that had no answer, or whose answer could not be read or
-// followed. sent becomes RequestSent.
+// newRequestError returns the Error for a request that had no answer, or whose answer could not be read or
+// followed. doing becomes Operation, sent RequestSent.
 func newRequestError(doing, addr string, err error, sent bool) *Error {
 	e := &Error{Kind: Unavailable, Operation: doing, URL: redactURL(addr), Problem: "no answer", RequestSent: sent}
 	if u, ok := errors.AsType[*url.Error](err); ok {
@@ -249,7 +249,8 @@ func (c *EndpointCaller) post(ctx context.Context, doing, addr string, header ht
 	return a, nil
 }
 
-// AllowsPlainHTTP reports whether addresses may begin with http:// also where they are not this machine.
+// AllowsPlainHTTP reports whether addresses in documents may begin with http:// also where they are not this
+// machine. The Transport of HTTP decides that.
 func (c *EndpointCaller) AllowsPlainHTTP() bool {
 	if c.HTTP == nil {
 		return false
@@ -258,12 +259,13 @@ func (c *EndpointCaller) AllowsPlainHTTP() bool {
 	return ok && t.PlainHTTP()
 }
 
-// checkURL checks an address that comes from a document: https with a host, without user name and fragment.
-// http is for loopback only, unless AllowsPlainHTTP.
+// checkURL returns why an address that comes from a document is not allowed; nil: it is. It must be https
+// with a host, without user name and fragment; http is for loopback only, unless AllowsPlainHTTP.
 func (c *EndpointCaller) checkURL(addr string) error { return checkURL(addr, c.AllowsPlainHTTP()) }
 
-// checkURL checks an address that comes from a document: https with a host, without user name and
-// fragment. http is for loopback only (OAuth 2.1, 1.5), unless allowsPlainHTTP.
+// checkURL returns why an address that comes from a document is not allowed; nil: it is. It must be https
+// with a host, without user name and fragment; http is for loopback only (OAuth 2.1, 1.5), unless
+// allowsPlainHTTP.
 func checkURL(addr string, allowsPlainHTTP bool) error {
 	u, err := url.Parse(addr)
 	switch {

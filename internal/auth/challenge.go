@@ -178,7 +178,8 @@ func (s *challengeScanner) readChallenges() (all []Challenge, fault *ChallengeEr
 	return all, nil
 }
 
-// readChallenge reads a scheme and what belongs to it. It stops before the next scheme.
+// readChallenge reads one challenge: a scheme, and its parameters or its token68. It stops before the next
+// scheme. A fault says where the rules are broken.
 func (s *challengeScanner) readChallenge() (Challenge, *ChallengeError) {
 	c := Challenge{Scheme: s.takeWhile(isTokenChar)}
 	if c.Scheme == "" {

@@ -127,8 +127,9 @@ func ParsePrivateKey(text []byte) (crypto.Signer, error) {
 	return nil, errors.New("there is no private key in PEM")
 }
 
-// NewAssertionSigner returns a Signer for an RSA (2048 to 8192 bits), P-256, P-384, P-521 or Ed25519 key.
-// alg is "" or an algorithm of RFC 7518, 3.1, that fits the key; kid is "" or its name in the client's key set.
+// NewAssertionSigner returns an AssertionSigner with an RSA (2048 to 8192 bits), P-256, P-384, P-521 or
+// Ed25519 key. alg is an algorithm of RFC 7518, 3.1, that fits the key; "": one is chosen. kid is the key's
+// name in the client's key set; "": it has none.
 func NewAssertionSigner(key crypto.Signer, alg, kid string) (*AssertionSigner, error) {
 	fit := signatureAlgorithmsFor(key.Public())
 	if len(fit) == 0 {

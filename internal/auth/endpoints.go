@@ -11,8 +11,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/strictjson"
 )
 
-// Revoke tells the authorization server that a token is not used any more (RFC 7009). hint is
-// "refresh_token", "access_token" or "". A server without such an endpoint is Unsupported.
+// Revoke asks the authorization server to revoke a token, which is not used any more (RFC 7009). hint is
+// "refresh_token", "access_token" or "". Unsupported: the server has no such endpoint.
 func (c *EndpointCaller) Revoke(ctx context.Context, server ServerMetadata, client Client, token, hint string) error {
 	const doing = "revocation"
 	if server.RevocationEndpoint == "" {

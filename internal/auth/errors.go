@@ -16,7 +16,7 @@ type ErrorKind int
 // package found out itself.
 const (
 	Invalid              ErrorKind = iota // what came breaks a rule: it is not used, and to ask again does not help
-	NotFound                              // there is no such document
+	NotFound                              // there is no document at the addresses
 	Mismatch                              // it is of another issuer, resource, redirect URI or state than what was asked for
 	UnrelatedResponse                     // an authorization response that does not answer our request, which stays open
 	Unavailable                           // no answer, or one that says "not now": may be tried again, see Error.RetryAfter
@@ -59,7 +59,7 @@ const (
 	CauseAudience       = "audience"            // it is for another audience
 	CauseBinding        = "binding"             // it is bound to a key or certificate that the request does not show, or that is not supported
 	CauseExpired        = "expired"             // "exp" has passed
-	CauseInactive       = "inactive"            // introspection says so, and not why
+	CauseInactive       = "inactive"            // introspection says that it is not active, and not why
 	CauseIssuer         = "issuer"              // it is of another issuer, or names none
 	CauseUnknownKey     = "unknown key"         // the issuer has no key with which it could be verified
 	CauseMalformed      = "malformed"           // it cannot be read, or lacks something

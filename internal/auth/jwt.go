@@ -40,7 +40,7 @@ func SignatureAlgorithms() []string {
 type JWTVerifier struct {
 	Issuer    string           // what "iss" must be, byte for byte
 	Audiences []string         // "aud" must have one of these, byte for byte; without any no token is valid
-	Keys      *KeySet          // of the issuer
+	Keys      *KeySet          // the public keys of the issuer
 	Now       func() time.Time // nil: time.Now
 }
 

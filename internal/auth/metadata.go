@@ -23,7 +23,7 @@ func (r Revision) usesLegacyDiscovery() bool { return r != "" && r < "2025-06-18
 type ResourceMetadata struct {
 	Resource               string   `json:"resource"`                                             // as it was published: what "resource" parameters repeat
 	AuthorizationServers   []string `json:"authorization_servers,omitempty"`                      // the issuers that clients may get tokens from
-	ScopesSupported        []string `json:"scopes_supported,omitempty"`                           // nil: it does not say
+	ScopesSupported        []string `json:"scopes_supported,omitempty"`                           // the scopes that may be asked for; nil: it does not say
 	BearerMethods          []string `json:"bearer_methods_supported,omitempty"`                   // how a Bearer token may be sent: "header" ...
 	Name                   string   `json:"resource_name,omitempty"`                              // for people
 	Documentation          string   `json:"resource_documentation,omitempty"`                     // address of a page for developers
@@ -152,7 +152,8 @@ func MetadataCovers(resource, server string) bool {
 	return strings.HasPrefix(path, parent)
 }
 
-// ParseResourceMetadata reads a document (RFC 9728, 3.2) that must cover the MCP server at server.
+// ParseResourceMetadata reads a metadata document (RFC 9728, 3.2). Mismatch: it does not cover the MCP server
+// at server (MetadataCovers). Invalid: it cannot be used.
 func ParseResourceMetadata(data []byte, server string) (ResourceMetadata, error) {
 	const doing = "protected resource metadata"
 	f, err := strictjson.ParseObject(data)
@@ -189,8 +190,9 @@ func ParseResourceMetadata(data []byte, server string) (ResourceMetadata, error)
 	return m, nil
 }
 
-// parseServerMetadata reads a document (RFC 8414, 3.2), whose issuer must be issuer or one of its
-// aliases, byte for byte (RFC 8414, 3.3; OpenID Connect Discovery 1.0, 4.3).
+// parseServerMetadata reads a metadata document (RFC 8414, 3.2). Mismatch: its issuer is neither issuer nor
+// one of aliases, byte for byte (RFC 8414, 3.3; OpenID Connect Discovery 1.0, 4.3). Invalid: it cannot be
+// used.
 func (c *EndpointCaller) parseServerMetadata(data []byte, issuer string, aliases ...string) (ServerMetadata, error) {
 	const doing = "authorization server metadata"
 	invalid := func(err error) (ServerMetadata, error) {

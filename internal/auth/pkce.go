@@ -39,7 +39,7 @@ type AuthorizationRequest struct {
 	State             string         // what the response must repeat (NewState)
 	CodeChallenge     string         // what CodeChallenge makes of the code verifier
 	Resource          string         // the resource that the token is to be for (RFC 8707, 2.1); "": not sent
-	Scopes            []string       // nil: not sent
+	Scopes            []string       // the scopes that are asked for; nil: not sent
 	DPoPKeyThumbprint string         // thumbprint of the DPoP key (RFC 9449, 10); "": not sent
 	AllowsPlainHTTP   bool           // what EndpointCaller.AllowsPlainHTTP returns
 	ExtraParams       []Param        // parameters that this provider wants besides; one that the request has already is an error, but "prompt" replaces ours
@@ -109,10 +109,11 @@ func (r AuthorizationRequest) URL() (string, error) {
 	return addr, nil
 }
 
-// maxAuthorizationURLBytes bounds the address of an authorization request: systems bound what a program gets to open.
+// maxAuthorizationURLBytes is how long the address of an authorization request may be: systems bound the
+// address that a program gets to open.
 const maxAuthorizationURLBytes = 16 << 10
 
-// maxCallbackQueryBytes bounds the query of an authorization response.
+// maxCallbackQueryBytes is how long the query of an authorization response may be.
 const maxCallbackQueryBytes = 16 << 10
 
 // An ExpectedCallback is what an authorization response is compared with (RFC 9207, 2.4). It was recorded

@@ -144,7 +144,7 @@ const (
 
 // ClientIDOptions says in which ways a client can get an id.
 type ClientIDOptions struct {
-	ClientID              string // registered by hand; "": none
+	ClientID              string // a client id that somebody has registered by hand; "": none
 	Issuer                string // the authorization server at which ClientID was registered; "": nobody has said, so it is used at any
 	MetadataURL           string // address of the client's metadata document; "": none
 	NoDynamicRegistration bool   // the client may not register itself

@@ -23,17 +23,17 @@ type Timer struct {
 	// Timer is first used.
 	Do func()
 
-	mu        sync.Mutex     // not held while Do runs
+	mu        sync.Mutex     // guards the fields below; not held while Do runs
 	timer     *time.Timer    // the runtime's; nil: it was never needed
-	firesAt   time.Time      // when timer goes off; zero: it does not
+	firesAt   time.Time      // when timer will go off; zero: it is not running
 	due       time.Time      // when Do is to be called; zero: never
 	doRunning bool           // Do is being called
 	stopped   bool           // Stop was called: Do is not called any more
 	doCalls   sync.WaitGroup // what Stop waits for: the call of Do that goes on
 }
 
-// Set makes Do be called at due, and not at the time that was set before. A zero due is
-// Clear. A due in the past is a moment from now.
+// Set makes Do be called at due, and not at the time that was set before. A zero due only cancels that. A due
+// in the past is a moment from now.
 func (t *Timer) Set(due time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -63,8 +63,8 @@ func (t *Timer) Clear() {
 	t.due = time.Time{}
 }
 
-// Stop is Clear for good, and returns when no call of Do goes on. The caller holds no
-// lock that Do takes.
+// Stop makes Do not be called any more, whatever is set, and returns when no call of Do goes on. The caller
+// holds no lock that Do takes.
 func (t *Timer) Stop() {
 	t.mu.Lock()
 	t.stopped = true

@@ -57,7 +57,7 @@ const (
 	// what is too little for both must not take it from each other all the time.
 	settleTime = 5 * time.Second
 
-	// reclaimInterval is how often who waits looks for places that have come out of use.
+	// reclaimInterval is how often those who wait look for places that have become Idle or Spare.
 	reclaimInterval = 100 * time.Millisecond
 )
 

@@ -61,7 +61,7 @@ type forecast struct {
 // (container/heap): the party that is served next is the first. It is used under the Limiter's mu.
 type partyHeap []*party
 
-// Len implements heap.Interface.
+// Len implements heap.Interface: it returns how many parties are in it.
 func (q partyHeap) Len() int { return len(q) }
 
 // Less implements heap.Interface: the party that is served before the other one is less.
@@ -69,16 +69,16 @@ func (q partyHeap) Less(i, j int) bool {
 	return q[i].isBefore(q[j], q[i].forecast.held, q[j].forecast.held)
 }
 
-// Swap implements heap.Interface.
+// Swap implements heap.Interface: it swaps two parties, with their queueIndex.
 func (q partyHeap) Swap(i, j int) {
 	q[i], q[j] = q[j], q[i]
 	q[i].forecast.queueIndex, q[j].forecast.queueIndex = i, j
 }
 
-// Push implements heap.Interface.
+// Push implements heap.Interface: it appends a party.
 func (q *partyHeap) Push(x any) { *q = append(*q, x.(*party)) }
 
-// Pop implements heap.Interface.
+// Pop implements heap.Interface: it removes the last party and returns it.
 func (q *partyHeap) Pop() any {
 	last := len(*q) - 1
 	p := (*q)[last]

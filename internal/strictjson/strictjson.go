@@ -15,15 +15,15 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth is how deep JSON may be nested.
+// maxDepth is how deep JSON may be nested; deeper is an error.
 const maxDepth = 32
 
 // Fields are the members of a JSON object. Their names are compared exactly: encoding/json would
 // take "ISSUER" for "issuer".
 type Fields map[string]json.RawMessage
 
-// ParseObject reads a JSON object. In it, and in all objects inside it, a name may occur only once: two
-// readers could choose different ones (RFC 8259, 4; RFC 7519, 4).
+// ParseObject reads a JSON object. It is an error if data is anything else, or if a name occurs twice in it
+// or in an object inside it: two readers could choose different ones (RFC 8259, 4; RFC 7519, 4).
 func ParseObject(data []byte) (Fields, error) {
 	if !utf8.Valid(data) {
 		return nil, errors.New("it is not UTF-8")

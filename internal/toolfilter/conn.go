@@ -18,15 +18,15 @@ type session struct {
 	openLists openLists // its tools/list requests without an answer
 }
 
-// wrapServer returns the Conn to a server without the hidden tools. What it costs for a message
-// that is about no tool is a look at its method.
+// wrapServer returns the Conn to a server with the hidden tools taken out. What it costs for a message that
+// is about no tool is a look at its method.
 func (f *filter) wrapServer(server bridge.Conn) bridge.Conn {
 	s := &session{filter: f}
 	return bridge.Intercept(server, bridge.Hooks{Send: s.send, Receive: s.receive})
 }
 
-// send is the hook for what the client sends. What would reach a hidden tool does not
-// reach the server: a request is answered in its place, and anything else is an error.
+// send is bridge.Hooks.Send, for what the client sends. What would reach a hidden tool does not reach the
+// server: a request is answered in its place, and anything else is an error.
 func (s *session) send(m jsonrpc.Message) (out, reply jsonrpc.Message, refused error) {
 	method := m.Method()
 	if no := s.filter.checkClientMessage(&m, method); no != nil {
@@ -58,7 +58,7 @@ func refuse(m jsonrpc.Message, refusal *refusal) (out, reply jsonrpc.Message, re
 	return jsonrpc.Message{}, jsonrpc.NewError(id, refusal.code, refusal.text, nil), nil
 }
 
-// receive is the hook for what the server sends.
+// receive is bridge.Hooks.Receive: it takes the hidden tools out of the server's answers to tools/list.
 func (s *session) receive(m *jsonrpc.Message) (reply *jsonrpc.Message) {
 	if m.Kind() == jsonrpc.Response && s.openLists.mayAnswerList(m.ID()) {
 		*m = s.filter.hideInAnswer(*m)

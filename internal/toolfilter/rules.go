@@ -62,7 +62,7 @@ type dialer struct {
 	err    error         // what is wrong with the Rules, so that each Dial fails; nil: nothing
 }
 
-// Dial implements bridge.Dialer.
+// Dial implements bridge.Dialer: it returns a Conn of server that hides tools, or err.
 func (d *dialer) Dial(ctx context.Context) (bridge.Conn, error) {
 	if d.err != nil {
 		return nil, d.err

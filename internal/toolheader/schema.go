@@ -57,7 +57,8 @@ func mayHaveAnnotation(text []byte) bool {
 	return bytes.Contains(text, []byte(annotationKey)) || bytes.Contains(text, []byte(`\u`))
 }
 
-// maxSchemaDepth is how deep schemas are looked into. Each level is scanned anew.
+// maxSchemaDepth is how deep schemas may be nested around an annotation; deeper is an error. Each level is
+// scanned anew.
 const maxSchemaDepth = 64
 
 // A parser collects the annotations of one input schema.

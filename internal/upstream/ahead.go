@@ -129,7 +129,7 @@ type earlySink struct {
 	conn *earlyConn // where the messages are kept
 }
 
-// TrySend implements bridge.Sink.
+// TrySend implements bridge.Sink: it keeps m; false: there are too many.
 func (s earlySink) TrySend(m jsonrpc.Message) bool {
 	if len(s.conn.earlyMessages) == maxEarlyMessages {
 		return false
@@ -138,7 +138,7 @@ func (s earlySink) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
-// Send implements bridge.Sink.
+// Send implements bridge.Sink: it keeps m, or blocks until ctx is done if there are too many.
 func (s earlySink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if s.TrySend(m) {
 		return nil

@@ -29,7 +29,7 @@ type dialers struct {
 // A dialFunc is a bridge.Dialer that is a function.
 type dialFunc func(ctx context.Context) (bridge.Conn, error)
 
-// Dial implements bridge.Dialer.
+// Dial implements bridge.Dialer: it calls the function.
 func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return f(ctx) }
 
 // makeDialers sets dialers. The error is about the URL.

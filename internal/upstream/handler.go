@@ -115,7 +115,8 @@ type translatingDialer struct {
 	s *Server // the configured server
 }
 
-// Dial implements bridge.Dialer.
+// Dial implements bridge.Dialer: it makes the client a member of a shared server, and returns a Conn that
+// translates for it.
 func (t *translatingDialer) Dial(ctx context.Context) (bridge.Conn, error) {
 	return t.s.dialTranslated(ctx, t.s.keys.sessionKey(ctx), nil)
 }
@@ -180,10 +181,11 @@ type firstRequestSink struct {
 // errFirstRequestSeen ends Receive when the first request has come, which stays with the client's Conn.
 var errFirstRequestSeen = errors.New("the client's first request is not taken")
 
-// TrySend implements bridge.Sink.
+// TrySend implements bridge.Sink: it drops what is no request; false: m is one.
 func (s *firstRequestSink) TrySend(m jsonrpc.Message) bool { return m.Kind() != jsonrpc.Request }
 
-// Send implements bridge.Sink.
+// Send implements bridge.Sink: it drops m if that is no request, answers a ping, and ends Receive at any
+// other request, which it notes.
 func (s *firstRequestSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	switch {
 	case m.Kind() != jsonrpc.Request:
@@ -235,7 +237,7 @@ type failingDialer struct {
 	err error // the error of Dial
 }
 
-// Dial implements bridge.Dialer.
+// Dial implements bridge.Dialer: it returns err.
 func (f failingDialer) Dial(context.Context) (bridge.Conn, error) { return nil, f.err }
 
 // modernHandler returns what serves modern clients that send many requests on one Conn.
@@ -276,13 +278,14 @@ func refusingHandler(served era.Eras) bridge.Handler {
 type versionsSink struct {
 	client bridge.Conn // gets the answers
 	served era.Eras    // the eras that are served
-	err    error       // why an answer could not be sent
+	err    error       // why an answer could not be sent; nil: all were
 }
 
-// TrySend implements bridge.Sink.
+// TrySend implements bridge.Sink: it drops what is no request; false: m is one.
 func (s *versionsSink) TrySend(m jsonrpc.Message) bool { return m.Kind() != jsonrpc.Request }
 
-// Send implements bridge.Sink.
+// Send implements bridge.Sink: it answers m with the versions that are served, if that is a request, and
+// drops it otherwise.
 func (s *versionsSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if m.Kind() != jsonrpc.Request {
 		return nil

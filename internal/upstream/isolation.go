@@ -13,8 +13,8 @@ const (
 	// modern server keeps nothing about its clients: all share it.
 	Auto Isolation = iota
 
-	// PerSession is Auto, but that modern servers, too, run once for each legacy
-	// session, and for each principal where there are no sessions.
+	// PerSession: a modern server runs once for each legacy session, and for each principal where there are no
+	// sessions. With a legacy server it is Auto.
 	PerSession
 
 	// PerPrincipal: clients share a process that have authenticated under the

@@ -20,7 +20,7 @@ import (
 // A keyChooser says which shared server a client uses (D.1).
 type keyChooser struct {
 	isolation      Isolation     // Spec.Isolation
-	eraWaitTimeout time.Duration // Spec.EraWaitTimeout
+	eraWaitTimeout time.Duration // how long KeyFor waits until it is known which era the server speaks; 0: as long as that takes
 	prober         *probe.Prober // knows which era the server speaks
 	pool           *sharing.Pool // has the shared servers
 	sealer         *era.Sealer   // opens the requestState of legacy servers
@@ -97,7 +97,7 @@ func (k *keyChooser) withProgress(ctx context.Context, m jsonrpc.Message) contex
 // A noAnswerError says that the server has not answered within this time.
 type noAnswerError time.Duration
 
-// Error implements error.
+// Error returns the text, with the time.
 func (n noAnswerError) Error() string {
 	return fmt.Sprintf("the server did not answer within %v", time.Duration(n))
 }

@@ -186,7 +186,7 @@ type initializingConn struct {
 	filter *legacyserver.Filter // knows whether initialize has failed
 }
 
-// Receive implements bridge.Conn.
+// Receive implements bridge.Conn. It ends with errInitialize if the server could not be initialized.
 func (c *initializingConn) Receive(ctx context.Context, sink bridge.Sink) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -207,7 +207,7 @@ type lastSink struct {
 	timerSet bool                 // endTimer was set
 }
 
-// TrySend implements bridge.Sink.
+// TrySend implements bridge.Sink: it hands m on, and then checks whether initialize has failed.
 func (s *lastSink) TrySend(m jsonrpc.Message) bool {
 	if !s.Sink.TrySend(m) {
 		return false
@@ -216,7 +216,7 @@ func (s *lastSink) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
-// Send implements bridge.Sink.
+// Send implements bridge.Sink: it hands m on, and then checks whether initialize has failed.
 func (s *lastSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	err := s.Sink.Send(ctx, m)
 	s.checkFailed()

@@ -21,7 +21,7 @@ type processDialer struct {
 	program string        // the program's name without its folder, for the Observer
 }
 
-// Dial implements bridge.Dialer.
+// Dial implements bridge.Dialer: it starts a process, and returns the Conn to it.
 func (d *processDialer) Dial(ctx context.Context) (bridge.Conn, error) {
 	conn, _, err := d.start(ctx)
 	return conn, err

@@ -200,7 +200,7 @@ func (s *Server) endOtherEra(modern bool) {
 	}
 }
 
-// IsCommand reports whether the server is a command that is run, not a remote one.
+// IsCommand reports whether the server is a command that the bridge runs, and not at a URL.
 func (s *Server) IsCommand() bool { return s.spec.URL == "" }
 
 // isHTTP reports whether the server is reached at an http or https URL.

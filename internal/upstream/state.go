@@ -46,7 +46,7 @@ const (
 type status struct {
 	mu           sync.Mutex   // guards the fields below
 	running      int          // how many Conns are open
-	lastError    string       // State.LastError
+	lastError    string       // what was wrong last; "": nothing since the server has answered
 	failedStarts int          // starts in a row that have failed
 	refuses      bool         // it is a remote server, and has refused to serve anybody since it answered last
 	failedAt     time.Time    // when the last start failed, or it last refused
@@ -121,7 +121,8 @@ type countingDialer struct {
 	remote    bool          // the server is at a URL
 }
 
-// Dial implements bridge.Dialer.
+// Dial implements bridge.Dialer: it returns the Conn that was started ahead, or one of dialer, which counts
+// in the status until it is closed.
 func (c *countingDialer) Dial(ctx context.Context) (conn bridge.Conn, err error) {
 	if a := c.status.keptAhead(); a != nil {
 		if conn = a.take(); conn != nil {

@@ -8,7 +8,7 @@ import (
 // A publicError is an error whose text clients may see (bridge.Serve).
 type publicError string
 
-// Error implements error.
+// Error returns the text.
 func (e publicError) Error() string { return string(e) }
 
 // PublicError is what clients are told (bridge.Serve).

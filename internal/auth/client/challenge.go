@@ -147,8 +147,8 @@ func (r *challengeResponder) discoverAfter401(ctx context.Context, d auth.Demand
 	return s, err
 }
 
-// handle403 answers a 403 with insufficient_scope: somebody signs in again, for all scopes so far and
-// those that the server names (the specification's step-up authorization flow).
+// handle403 answers a 403 with insufficient_scope to a request with old: a token is got anew, for all scopes so far and those that the server names in d (the
+// specification's step-up authorization flow). It returns what to try next.
 func (r *challengeResponder) handle403(ctx context.Context, d auth.Demand, old *credentialSnapshot) (*credentialSnapshot, error) {
 	ctx, cancel := r.withSignInTimeout(ctx)
 	defer cancel()

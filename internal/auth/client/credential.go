@@ -56,8 +56,7 @@ func (c *Credential) RedirectURIs() (all []string) {
 	return all
 }
 
-// LoginFlags returns the flags of "mcp-bridge login" that tell this credential from others of its server, as a shell takes
-// them: for advice.
+// LoginFlags returns the flags of "mcp-bridge login" that tell this credential from others of its server, quoted for a shell: for advice.
 func (c *Credential) LoginFlags() []string { return c.options.loginFlags() }
 
 // Close ends waits for the lock of the credential, and waits for token requests that are under way: an answer may be a pair of tokens that replaces the stored
@@ -75,9 +74,8 @@ func (c *Credential) Token(ctx context.Context) (auth.Token, error) {
 	return h.token(), nil
 }
 
-// FollowStore reads the store again each time another process changes it, until ctx is done: so a sign-in
-// and a sign-out are noticed at once. onChange may be nil; signedIn says whether there is a credential.
-// The goroutine that called FollowStore calls onChange.
+// FollowStore reads the store again each time another process changes it, until ctx is done: so a sign-in and a sign-out are noticed at once. onChange may be
+// nil; signedIn says whether there is a credential. The goroutine that called FollowStore calls onChange.
 func (c *Credential) FollowStore(ctx context.Context, onChange func(signedIn bool)) error {
 	return c.tokens.followStore(ctx, onChange)
 }

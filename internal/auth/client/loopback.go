@@ -130,8 +130,7 @@ func newCallbackReceiver(redirect string, expect auth.ExpectedCallback) *callbac
 	return &callbackReceiver{redirectURI: redirect, expectedHost: u.Host, expected: expect, outcome: make(chan authorizationOutcome, 1)}
 }
 
-// errAlreadyAnswered is the error for a second answer to a sign-in: from a browser that loads the page again, or as a pasted
-// URL. The first answer counts.
+// errAlreadyAnswered is the error for a second answer to a sign-in: from a browser that loads the page again, or as a pasted URL. The first answer counts.
 var errAlreadyAnswered = errors.New("the sign-in has been answered already")
 
 // acceptQuery takes the query of a response, and sends the outcome. An error leaves the sign-in open (it is another one's response), except errAlreadyAnswered.

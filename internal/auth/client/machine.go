@@ -13,21 +13,25 @@ import (
 // ClientCredentials is a MachineTokenSource that is itself the client, with the secret or the key of Options.ClientAuth (RFC 6749, 4.4).
 type ClientCredentials struct{}
 
+// identity implements MachineTokenSource.
 func (ClientCredentials) identity() string { return "client-credentials" }
 
+// requestToken implements MachineTokenSource, with the client_credentials grant.
 func (ClientCredentials) requestToken(ctx context.Context, m machineTokenRequest) (auth.Token, error) {
 	return m.caller.RequestToken(ctx, m.server, m.client, auth.ClientCredentialsGrant(m.resource, m.scopes), m.prover)
 }
 
-// JWTBearer is a MachineTokenSource that has an assertion of somebody else, such as the identity of a workload (RFC 7523, 2.1). If
-// the assertion is refused, no other grant is tried.
+// JWTBearer is a MachineTokenSource that has an assertion of somebody else, such as the identity of a workload (RFC 7523, 2.1). If the assertion is refused, no
+// other grant is tried.
 type JWTBearer struct {
 	AssertionName string                            // what tells the assertion from others, such as its file; part of the credential's key
 	Assertion     func() (tokenstore.Secret, error) // returns the assertion; called for each token request, with the credential locked: it must not wait
 }
 
+// identity implements MachineTokenSource: it has AssertionName.
 func (j JWTBearer) identity() string { return "jwt-bearer " + j.AssertionName }
 
+// requestToken implements MachineTokenSource: it exchanges Assertion for a token.
 func (j JWTBearer) requestToken(ctx context.Context, m machineTokenRequest) (auth.Token, error) {
 	assertion, err := j.Assertion()
 	if err != nil {
@@ -36,9 +40,8 @@ func (j JWTBearer) requestToken(ctx context.Context, m machineTokenRequest) (aut
 	return m.caller.RequestToken(ctx, m.server, m.client, auth.JWTBearerGrant(assertion.Reveal(), m.resource, m.scopes), m.prover)
 }
 
-// EnterpriseManaged is a MachineTokenSource for a server whose company decides who may use it: an id token of the company's identity
-// provider is exchanged there for an assertion, and that for a token (identity assertion
-// authorization grant, ID-JAG). No browser goes to the server.
+// EnterpriseManaged is a MachineTokenSource for a server whose company decides who may use it: an id token of the company's identity provider is exchanged
+// there for an assertion, and that for a token (identity assertion authorization grant, ID-JAG). No browser goes to the server.
 type EnterpriseManaged struct {
 	IDP             auth.ServerMetadata               // the identity provider: Issuer is required; without TokenEndpoint its metadata is fetched for each token
 	IDPClient       auth.Client                       // who we are to the identity provider
@@ -47,10 +50,12 @@ type EnterpriseManaged struct {
 	IDPClientSecret func() (tokenstore.Secret, error) // returns the secret of IDPClient as it is now, or with an error as it was before; called like IDToken; nil: IDPClient has it, or needs none
 }
 
+// identity implements MachineTokenSource: it has the issuer of IDP and the id of IDPClient.
 func (e EnterpriseManaged) identity() string {
 	return "enterprise " + e.IDP.Issuer + " " + e.IDPClient.ID
 }
 
+// requestToken implements MachineTokenSource: it exchanges IDToken at IDP for an assertion, and that at m.server for a token.
 func (e EnterpriseManaged) requestToken(ctx context.Context, m machineTokenRequest) (auth.Token, error) {
 	id, err := e.IDToken()
 	if err != nil {

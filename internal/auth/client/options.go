@@ -30,7 +30,7 @@ type Options struct {
 	Server   string            // URL of the MCP server, http, https, ws or wss: required
 	Key      tokenstore.Key    // the credential's name in the store, for callers that have it from there; "": made of other Options
 	Profile  string            // tells several accounts at one server apart; "": the usual one
-	Revision auth.Revision     // of the protocol, as far as discovery differs; "": the newest
+	Revision auth.Revision     // the revision of MCP by whose rules metadata is looked for; "": the newest
 
 	// HTTPClient makes the requests for metadata, registration and tokens: its Transport has proxies,
 	// certificates and the rules for addresses. nil: http.DefaultClient.
@@ -57,14 +57,13 @@ type Options struct {
 	OnError               func(error)        // called with errors that no call returns, such as that of storing a renewed token; may be called concurrently; nil: nobody is told
 }
 
-// A SignInFunc gets a person to sign in, or finds out where. It returns nil once a new credential is stored: the
-// request goes on. A *SignInRequired that it returns goes to whoever made the request. It may wait as long
-// as ctx, whose cause is ErrSignInTimeout when Options.SignInWait is over; several requests may call it at the same time.
+// A SignInFunc gets a person to sign in, or finds out where. It returns nil once a new credential is stored: the request goes on. A *SignInRequired that it
+// returns goes to whoever made the request. It may wait as long as ctx, whose cause is ErrSignInTimeout when Options.SignInWait is over; several requests may
+// call it at the same time.
 type SignInFunc func(ctx context.Context, c *Credential, need SignInRequired) error
 
-// A ClientAuthFunc returns the secret of a client that somebody has registered, or its key (private_key_jwt), as it is now. If
-// that cannot be found out it returns what they were before, and an error, of which OnError is told. It may be called
-// concurrently.
+// A ClientAuthFunc returns the secret of a client that somebody has registered, or its key (private_key_jwt), as it is now. If that cannot be found out it
+// returns what they were before, and an error, of which OnError is told. It may be called concurrently.
 type ClientAuthFunc func() (secret tokenstore.Secret, key *auth.AssertionSigner, err error)
 
 // A MachineTokenSource gets tokens without a person. The type decides by which grant.

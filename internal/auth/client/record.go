@@ -11,8 +11,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
 )
 
-// A serverRecord is what is stored of a server beside its credential, for all processes: its metadata, what its challenges
-// have asked for, how the last sign-in has ended, and whether it refuses the token. It may be used concurrently.
+// A serverRecord is what is stored of a server beside its credential, for all processes: its metadata, what its challenges have asked for, how the last sign-in
+// has ended, and whether it refuses the token. It may be used concurrently.
 type serverRecord struct{ *credentialBase }
 
 // serverDemands is what the challenges of a server have asked for, and how often somebody has signed in. It is stored, for all processes.

@@ -66,9 +66,9 @@ type SignInFlow struct {
 	closeOnce        sync.Once      // makes only the first Close do something
 }
 
-// BeginSignIn begins a sign-in: it finds the servers, gets a client id, listens for the browser or asks for a device
-// code, announces where the person goes, and opens the browser. tokenstore.ErrBusy: another process
-// signs in already. Options.OnError is told that the browser did not open; the person can go to the address alone.
+// BeginSignIn begins a sign-in: it finds the servers, gets a client id, listens for the browser or asks for a device code, announces where the person goes, and
+// opens the browser. tokenstore.ErrBusy: another process signs in already. Options.OnError is told that the browser did not open; the person can go to the
+// address alone.
 func (c *Credential) BeginSignIn(ctx context.Context, o SignInOptions) (f *SignInFlow, err error) {
 	login, err := c.options.Store.TryLockLogin(c.key)
 	if err != nil {

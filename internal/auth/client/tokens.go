@@ -107,8 +107,10 @@ func (t *tokenCache) makeCurrent(e tokenstore.Entry) (*credentialSnapshot, error
 	return h, err
 }
 
-// A token is renewed maxRenewAhead before its end at most, and a twelfth of its life at most: of an hour 5 minutes.
-const maxRenewAhead, renewLifetimeDivisor = 5 * time.Minute, 12
+const (
+	maxRenewAhead        = 5 * time.Minute // how long before its end a token is renewed at the earliest
+	renewLifetimeDivisor = 12              // a token is renewed its life divided by this before its end at the earliest, if that is less than maxRenewAhead
+)
 
 // newSnapshot returns a new snapshot of e, and chooses at random when it is due for renewal. The error: its key for DPoP proofs cannot be used.
 func (t *tokenCache) newSnapshot(e tokenstore.Entry) (*credentialSnapshot, error) {

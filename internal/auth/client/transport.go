@@ -10,10 +10,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth"
 )
 
-// A Transport adds the credential of one server to the requests for it, and answers 401 and 403
-// challenges. Only a request that was answered with one of these is sent again, if its body can be replayed
-// (GetBody). A request that has an Authorization header, or is for another origin, is passed on as it is.
-// It may be used concurrently, if Base may.
+// A Transport adds the credential of one server to the requests for it, and answers 401 and 403 challenges. Only a request that was answered with one of these
+// is sent again, if its body can be replayed (GetBody). A request that has an Authorization header, or is for another origin, is passed on as it is. It may be
+// used concurrently, if Base may.
 type Transport struct {
 	Base       http.RoundTripper // nil: http.DefaultTransport
 	Credential *Credential       // required

@@ -57,12 +57,12 @@ func (c *modernCall) isOver() bool { return c.isAbandoned || c.outcome.Kind() !=
 
 // Names in messages.
 const (
-	methodElicit         = "elicitation/create"
-	methodCancelled      = "notifications/cancelled"
-	methodProgress       = "notifications/progress"
-	methodElicitComplete = "notifications/elicitation/complete"
-	inputRequestKey      = "sign-in" // the key of our question in inputRequests and inputResponses
-	maxEndedCalls        = 16        // how many calls that are over are kept for a retry or a late answer
+	methodElicit         = "elicitation/create"                 // asks a legacy client to show an address
+	methodCancelled      = "notifications/cancelled"            // says that a request is given up
+	methodProgress       = "notifications/progress"             // tells of the progress of a request
+	methodElicitComplete = "notifications/elicitation/complete" // tells a legacy client that the person has done what the address was for
+	inputRequestKey      = "sign-in"                            // the key of our question in inputRequests and inputResponses
+	maxEndedCalls        = 16                                   // how many calls that are over are kept for a retry or a late answer
 )
 
 // promptMessages returns the messages that ask the client to show need.URL, and notes that it was asked; nil: it cannot

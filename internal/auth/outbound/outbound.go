@@ -17,7 +17,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/client"
 )
 
-// Options describe an Authorizer.
+// Options say what an Authorizer works with.
 type Options struct {
 	Credential *client.Credential // required; Close closes it
 	Logger     hclog.Logger       // is told why there is no credential, and not twice in a row the same; nil: nobody is
@@ -132,7 +132,7 @@ type faultTransport struct {
 	base       http.RoundTripper // sends the requests
 }
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip implements http.RoundTripper: it sends r with the credential. Its errors are those of faultFor.
 func (t *faultTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	last := statusNoter{base: t.base}
 	resp, err := (&client.Transport{Base: &last, Credential: t.authorizer.options.Credential}).RoundTrip(r.WithContext(context.WithValue(r.Context(), statusNoterKey{}, &last)))
@@ -164,7 +164,7 @@ func statusIn(ctx context.Context) int {
 	return 0
 }
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip implements http.RoundTripper: it sends r through base, and notes the status of the answer.
 func (n *statusNoter) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := n.base.RoundTrip(r)
 	if err == nil {

@@ -65,7 +65,7 @@ type Options struct {
 	// "https://mcp.example.com". Nothing is taken from the Host of a request. Without it there is
 	// no metadata and no DPoP, and the Issuers need Audiences.
 	PublicURL string
-	Resources []Resource // nil: one, the public URL itself, with IsOnly
+	Resources []Resource // the servers that are protected; nil: one, the public URL itself, with IsOnly
 
 	RequiredScopes []string // the scopes that every token must have; nil: none
 	Policy         *Policy  // the scopes that messages need besides; nil: none
@@ -74,7 +74,7 @@ type Options struct {
 	// need one that may have been made before New was called: another process may have taken them.
 	RequiresNonces bool
 
-	Caller *auth.EndpointCaller // makes the requests to the Issuers; nil: the zero value
+	Caller *auth.EndpointCaller // makes the requests to issuers and to the introspection endpoint; nil: the zero value
 	// HTTPClientFor returns the HTTP client for requests to named, an address in these Options, and to what its metadata
 	// names: so each has its own rule for addresses. New calls it. nil: that of Caller is for all.
 	HTTPClientFor       func(named string) (*http.Client, error)
@@ -317,7 +317,7 @@ type Protector struct {
 	nonceMaker     *nonceMaker                // makes the nonces for DPoP proofs
 	startedAt      time.Time                  // since then proofs are remembered
 	tokenExpiries  tokenExpiries              // makes the contexts that end with tokens
-	routes         atomic.Pointer[routeTable] // replaced by ChangeResources
+	routes         atomic.Pointer[routeTable] // the endpoints, as ChangeResources has set them
 	policy         atomic.Pointer[Policy]     // replaced by SetPolicy; nil: messages need no scopes
 }
 

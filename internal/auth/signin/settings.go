@@ -42,7 +42,7 @@ type Settings struct {
 	Profile  string `json:"profile,omitempty"`  // tells several accounts at one server apart; "": the usual one
 	Revision string `json:"revision,omitempty"` // of the protocol, as far as discovery differs; "": the newest
 
-	Client   Client   `json:"client,omitzero"`   // who we are to the authorization server; zero: whoever it registers
+	Client   Client   `json:"client,omitzero"`   // who we are to the authorization server; zero: the client registers itself
 	Redirect Redirect `json:"redirect,omitzero"` // where the browser comes back to
 	IDP      IDP      `json:"idp,omitzero"`      // for ModeEnterprise
 	TLS      TLS      `json:"tls,omitzero"`      // for connections to the authorization server

@@ -29,12 +29,12 @@ func SystemKeyring() Keyring { return systemKeyring{} }
 // systemKeyring is what SystemKeyring returns.
 type systemKeyring struct{}
 
-// Get implements Keyring.
+// Get implements Keyring, by getSystemSecret.
 func (systemKeyring) Get(ctx context.Context, service, user string) (string, bool, error) {
 	return getSystemSecret(ctx, service, user)
 }
 
-// Set implements Keyring.
+// Set implements Keyring, by setSystemSecret.
 func (systemKeyring) Set(ctx context.Context, service, user, secret string) error {
 	return setSystemSecret(ctx, service, user, secret)
 }

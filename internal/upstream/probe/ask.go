@@ -115,7 +115,8 @@ type answerSink struct {
 	enough      bool                                // handle has returned true: what comes is for the next user of conn
 }
 
-// TrySend implements bridge.Sink.
+// TrySend implements bridge.Sink: it gives a response to handle, answers a request of the server, and drops
+// all else. false: handle has what it needs.
 func (s *answerSink) TrySend(m jsonrpc.Message) bool {
 	switch {
 	case s.enough: // it is for who uses conn next
@@ -129,7 +130,8 @@ func (s *answerSink) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
-// Send implements bridge.Sink.
+// Send implements bridge.Sink: it does what TrySend does, and waits where that would refuse. After the last
+// answer m is dropped.
 func (s *answerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if err := ctx.Err(); err != nil {
 		return err

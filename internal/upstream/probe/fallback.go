@@ -33,7 +33,8 @@ type Fallback struct {
 // to send again what it was sent.
 func (f *Fallback) KeepsRequests() bool { return !f.staysLegacy.Load() }
 
-// Dial implements bridge.Dialer.
+// Dial implements bridge.Dialer: it returns a Conn of Legacy that may be replaced by one of Modern, or one of
+// Modern at once if the server is known to need that.
 func (f *Fallback) Dial(ctx context.Context) (bridge.Conn, error) {
 	if f.Prober.needsTranslation() {
 		admission.ReleaseProcessPlace(ctx)
@@ -75,7 +76,6 @@ type fallbackConn struct {
 	resending    bool              // sentSince is being sent to the Conn that has replaced the first one, so Send waits
 	decided      chan struct{}     // closed when conn will not be replaced any more, and has got what was sent before
 
-	// Only Receive, and the sink that it gives conn, use these.
 	answerSeen    bool              // the answer to initialize has come; only Receive and its fallbackSink use this
 	refuserClosed bool              // conn, whose server had refused initialize, was closed, to ask the server for its era or to replace it; only Receive and its fallbackSink use this
 	held          []jsonrpc.Message // responses that came before the answer to initialize; only Receive and its fallbackSink use this
@@ -111,7 +111,8 @@ func (c *fallbackConn) isDecided() bool {
 	}
 }
 
-// Send implements bridge.Conn.
+// Send implements bridge.Conn: it sends m to conn, and keeps it if it may have to be sent again. If it cannot
+// be kept it waits until it is decided which Conn stays.
 func (c *fallbackConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if c.isDecided() {
 		return c.conn.Send(ctx, m)
@@ -147,7 +148,8 @@ func (c *fallbackConn) current() bridge.Conn {
 // errServerReplaced ends Receive of the first Conn, once another one has replaced it.
 var errServerReplaced = errors.New("another server has taken its place")
 
-// Receive implements bridge.Conn.
+// Receive implements bridge.Conn: it receives from conn, and goes on with another conn when that has been
+// replaced.
 func (c *fallbackConn) Receive(ctx context.Context, sink bridge.Sink) error {
 	for {
 		conn := c.current()
@@ -174,7 +176,7 @@ type fallbackSink struct {
 	sink bridge.Sink     // the client's
 }
 
-// TrySend implements bridge.Sink.
+// TrySend implements bridge.Sink: it hands m on; false also if that must wait for the answer to initialize.
 func (s *fallbackSink) TrySend(m jsonrpc.Message) bool {
 	return s.isUndecisive(&m) && s.sink.TrySend(m)
 }
@@ -193,7 +195,7 @@ func (s *fallbackSink) isUndecisive(m *jsonrpc.Message) bool {
 	return s.c.initializeID.IsZero()
 }
 
-// Send implements bridge.Sink.
+// Send implements bridge.Sink: it hands m on, or gives it to sendDecisive.
 func (s *fallbackSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if s.isUndecisive(&m) {
 		return s.sink.Send(ctx, m)
@@ -346,7 +348,7 @@ func (c *fallbackConn) switchTo(other bridge.Conn) bool {
 	return true
 }
 
-// Close implements bridge.Conn.
+// Close implements bridge.Conn: it closes conn, and waits for the goroutine that sends again.
 func (c *fallbackConn) Close(reason error) error {
 	c.mu.Lock()
 	c.closed = true

@@ -42,7 +42,7 @@ const (
 // A publicError is an error whose text clients may see.
 type publicError string
 
-// Error implements error.
+// Error returns the text.
 func (e publicError) Error() string { return string(e) }
 
 // PublicError is what clients are told (bridge.Serve).
@@ -108,7 +108,7 @@ type Prober struct {
 
 	mu              sync.Mutex          // guards the fields below
 	known           bool                // the server's era is known, and modern says which
-	foundAt         time.Time           // when it was found
+	foundAt         time.Time           // when the era was found
 	modern          bool                // the server speaks 2026-07-28
 	skipsInitialize bool                // the server is a modern one that refuses initialize, or begins no session
 	inquiries       map[string]*inquiry // those in progress, by party
@@ -137,10 +137,10 @@ type TransferableHolder struct {
 	next atomic.Pointer[limiter.Holder] // who holds the place now; nil: nobody else yet
 }
 
-// TransferTo makes next the holder of the place.
+// TransferTo makes next the holder of the place: Use and Reclaim ask it from now on.
 func (h *TransferableHolder) TransferTo(next limiter.Holder) { h.next.Store(&next) }
 
-// Use implements limiter.Holder.
+// Use implements limiter.Holder: Busy until TransferTo, then what the next holder says.
 func (h *TransferableHolder) Use() (limiter.Use, time.Time) {
 	if next := h.next.Load(); next != nil {
 		return (*next).Use()
@@ -148,7 +148,7 @@ func (h *TransferableHolder) Use() (limiter.Use, time.Time) {
 	return limiter.Busy, time.Time{}
 }
 
-// Reclaim implements limiter.Holder.
+// Reclaim implements limiter.Holder: it asks the next holder; false if there is none yet.
 func (h *TransferableHolder) Reclaim() bool {
 	next := h.next.Load()
 	return next != nil && (*next).Reclaim()
@@ -322,7 +322,7 @@ func (p *Prober) inquire(ctx context.Context, q *inquiry) {
 	}
 }
 
-// NoteEra is called when the server has said by itself which era it speaks.
+// NoteEra keeps which era the server speaks, as it has said by itself, and tells OnEraFound.
 func (p *Prober) NoteEra(modern bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -19,7 +19,7 @@ type silentError struct {
 	initialize time.Duration // how long it had to answer initialize after that; 0: it was not sent
 }
 
-// Error implements error.
+// Error says what the server has not answered, and within which times.
 func (e *silentError) Error() string {
 	there := "is connected"
 	if e.command {

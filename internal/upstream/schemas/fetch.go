@@ -161,7 +161,8 @@ func (l *toolLister) TrySend(m jsonrpc.Message) bool {
 	return m.Kind() != jsonrpc.Response || m.ID() != jsonrpc.IntID(l.pages)
 }
 
-// Send implements bridge.Sink.
+// Send implements bridge.Sink: when the page that was asked for comes, it asks for the next one, or ends
+// Receive.
 func (l *toolLister) Send(ctx context.Context, m jsonrpc.Message) error {
 	if l.TrySend(m) {
 		return nil

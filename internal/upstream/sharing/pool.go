@@ -214,7 +214,7 @@ const MaxIntroductionSize = 4 << 10
 // A publicError is an error whose text clients may see.
 type publicError string
 
-// Error implements error.
+// Error returns the text.
 func (e publicError) Error() string { return string(e) }
 
 // PublicError is what clients are told (bridge.Serve).

@@ -35,7 +35,7 @@ type Keys interface {
 type Router struct {
 	pool      *Pool              // has the servers
 	keys      Keys               // says to which server a request goes
-	principal string             // the client's
+	principal string             // the client's principal; "": it has not authenticated
 	ctx       context.Context    // the client's, done at Close
 	cancel    context.CancelFunc // ends ctx
 	inbox     bridge.Inbox       // what the client is to get
@@ -172,7 +172,7 @@ func (r *Router) membershipLocked(key Key) *membership {
 	return nil
 }
 
-// Receive implements bridge.Conn.
+// Receive implements bridge.Conn: it hands on what is in the inbox, and what comes.
 func (r *Router) Receive(ctx context.Context, sink bridge.Sink) error {
 	return r.inbox.Receive(ctx, sink)
 }
@@ -185,7 +185,7 @@ type memberSink struct {
 // sink returns the Sink for the messages of its server.
 func (at *membership) sink() bridge.Sink { return memberSink{at} }
 
-// TrySend implements bridge.Sink.
+// TrySend implements bridge.Sink: it does what Send does, if the inbox takes m at once.
 func (s memberSink) TrySend(m jsonrpc.Message) bool {
 	r := s.membership.router
 	r.sinkCalls.Add(1)
@@ -199,7 +199,8 @@ func (s memberSink) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
-// Send implements bridge.Sink.
+// Send implements bridge.Sink: it puts m into the client's inbox. After a response, the request is over;
+// after that of an Exclusive server, so is the membership.
 func (s memberSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	r := s.membership.router
 	r.sinkCalls.Add(1)

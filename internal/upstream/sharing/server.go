@@ -23,7 +23,6 @@ type Server struct {
 	parked func() bool     // reports whether calls in it wait for their clients (Options.Connect)
 	id     string          // what ID returns
 
-	// Under Pool.mu.
 	registered bool           // addLocked was called, so that clients can join it, or could; under Pool.mu
 	members    int            // how many clients have joined and not left; under Pool.mu
 	requests   int            // how many of them have joined for a single request; under Pool.mu
