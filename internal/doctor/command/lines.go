@@ -50,8 +50,6 @@ type stdoutParser struct {
 
 	faultLines  map[stdoutFault][]string // by fault: the first lines that show it
 	faultCounts map[stdoutFault]int      // by fault: how often it was seen
-	firstBytes  []byte                   // the first bytes of the whole output
-	totalBytes  int                      // how long the whole output is so far
 }
 
 // newStdoutParser returns a stdoutParser. Its arguments are maxLineBytes, onMessage and onTooLong.
@@ -61,8 +59,6 @@ func newStdoutParser(maxLineBytes int, message func(jsonrpc.Message), tooLong fu
 
 // write takes the next bytes of stdout, as they were read.
 func (o *stdoutParser) write(b []byte) {
-	o.firstBytes = append(o.firstBytes, b[:min(len(b), maxEvidenceBytes-len(o.firstBytes))]...)
-	o.totalBytes += len(b)
 	for {
 		before, after, found := bytes.Cut(b, []byte{'\n'})
 		o.appendToLine(before)
