@@ -39,7 +39,7 @@ type PendingCalls struct {
 
 // callList is a linked list of calls in the order in which they came.
 type callList struct {
-	// its ends; nil: it is empty
+	// the call that came first, and the one that came last; nil: there is none
 	oldest, newest *pendingEntry
 	count          int // how many calls it has
 }

@@ -70,8 +70,8 @@ type Handler interface {
 	ServeConn(ctx context.Context, client Conn) error
 }
 
-// HandlerFunc makes a Handler of a function.
+// HandlerFunc is a function as a Handler.
 type HandlerFunc func(ctx context.Context, client Conn) error
 
-// ServeConn calls f.
+// ServeConn implements Handler: it calls the function.
 func (f HandlerFunc) ServeConn(ctx context.Context, client Conn) error { return f(ctx, client) }

@@ -126,7 +126,7 @@ const maxRenewableTimeout = (1<<63 - 1) / maxTimeoutFactor
 
 // exchange is one call of Exchange. It is the Sink of its client.
 type exchange struct {
-	// the two sides
+	// client has sent the request, server is to answer it
 	client, server Conn
 	opts           PumpOptions     // as given
 	ctx            context.Context // that of the client's Send with the request; before that, Exchange's

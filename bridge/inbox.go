@@ -140,7 +140,7 @@ func (b *Inbox) Add(m jsonrpc.Message) (taken bool) {
 	return b.add(m)
 }
 
-// add is Add with mu held.
+// add queues m and wakes nobody; false: there is no room, or End or Abort was called. It is called with mu held.
 func (b *Inbox) add(m jsonrpc.Message) (taken bool) {
 	if b.endErrLocked() != nil || !b.hasRoom(m) {
 		return false
@@ -160,8 +160,8 @@ func (b *Inbox) Wake() {
 	b.wakeReceiver()
 }
 
-// maxInlineMessages is how many messages one Deliver hands on. Then the receiver's own goroutine
-// goes on: the caller's goroutine has work of its own, and others may add messages without end.
+// maxInlineMessages is how many messages one Deliver hands on in its caller's goroutine. The receiver's own goroutine
+// goes on with the rest: the caller has work of its own, and others may add messages without end.
 const maxInlineMessages = 32
 
 // Deliver is Wake for a caller that is ready to do the receiver's work in its own goroutine, and holds no lock that

@@ -11,9 +11,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Hooks look at the messages that pass a Conn, and may change, answer or swallow them.
-// A nil hook passes everything. Hooks are quick and wait for nobody, unless it says
-// otherwise. The invalid message (jsonrpc.Message{}) stands for none.
+// Hooks look at the messages that pass a Conn, and may change, answer or swallow them. A nil hook passes everything. A
+// hook is quick and waits for nobody, unless its comment says otherwise. The invalid message (jsonrpc.Message{})
+// stands for none.
 type Hooks struct {
 	// Send sees a message on its way to the peer. out is sent in its place. A valid reply
 	// goes to the receiver, as if the peer had sent it; out is invalid then. refused is
@@ -29,17 +29,16 @@ type Hooks struct {
 	// it. The peer's answer may have come before. It may be called concurrently.
 	Sent func(out jsonrpc.Message)
 
-	// Receive sees each message of the peer once. What it leaves in m is received; the
-	// invalid message is not. A reply is sent to the peer before that; nil: there is
-	// none. Calls do not overlap. It must not keep m.
+	// Receive sees each message of the peer once. What it leaves in *m is received; the invalid message is not. A
+	// reply is sent to the peer before that; nil: there is none. Calls do not overlap. It must not keep m.
 	Receive func(m *jsonrpc.Message) (reply *jsonrpc.Message)
 
-	// Ended sees the error with which the Conn itself has ended, once, and returns what
-	// Receive says. It does not see the errors of a Receive's ctx and Sink.
+	// Ended is called, once, with the error with which Receive of the inner Conn has ended, and returns the one with
+	// which Receive ends. It is not called for the errors of a Receive's ctx and Sink.
 	Ended func(err error) error
 
-	// Closed is called, once, when Close of the Conn has returned err, and returns what
-	// Close says. It may wait.
+	// Closed is called, once, when the inner Conn was closed, with the error of its Close, and returns that of Close.
+	// It may wait.
 	Closed func(err error) error
 }
 

@@ -156,11 +156,8 @@ func (l *ledger) idAtClient(id jsonrpc.ID) jsonrpc.ID {
 // ledgers of the client's transport, the pump and the server's side, each with copies
 // of its id, its token and its method.
 const (
-	// callOverheadBytes and idCopies say how much memory a request that waits for its answer takes, beside its bytes:
-	// entries in the ledgers of the client's transport, the pump and the server's side, each with copies of its id,
-	// its token and its method.
-	callOverheadBytes = 1 << 10
-	idCopies          = 4
+	callOverheadBytes = 1 << 10 // memory, in bytes, of a request that waits for its answer, beside its bytes, id, token and method
+	idCopies          = 4       // how many copies of the id, token and method of a request there are while it waits for its answer
 )
 
 // newCall returns a new call for the request m, which is not in a ledger yet.
@@ -283,7 +280,8 @@ func (l *ledger) answerDelivered() {
 	l.signalIfEmpty()
 }
 
-// updateQuietSince sets quietSince if nothing but subscriptions is owed any more. The caller holds mu.
+// updateQuietSince is called when something was answered or withdrawn: it sets quietSince to now if nothing but
+// subscriptions is owed. The caller holds mu.
 func (l *ledger) updateQuietSince() {
 	if l.tracksQuietSince && l.undeliveredAnswers == 0 && len(l.calls) == l.listenCount {
 		l.quietSince = time.Now()
@@ -472,7 +470,7 @@ func (l *ledger) remove(c *call) {
 	}
 }
 
-// signalIfEmpty closes emptied if nothing is owed. It is called with mu held.
+// signalIfEmpty closes emptied, if somebody waits for that, once nothing is owed. It is called with mu held.
 func (l *ledger) signalIfEmpty() {
 	if l.emptied != nil && len(l.calls) == 0 && l.undeliveredAnswers == 0 {
 		close(l.emptied)

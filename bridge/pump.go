@@ -130,7 +130,7 @@ func newPump(ctx context.Context, client, server Conn, opts *PumpOptions) *pump 
 
 // pump is one call of Pump.
 type pump struct {
-	// the two sides
+	// the two sides between which messages are copied
 	client, server  Conn
 	opts            PumpOptions             // as given
 	ctx             context.Context         // of the conversation; done when it is over
@@ -168,8 +168,8 @@ var errOver = errors.New("conversation over")
 // errStopped is why nothing more is taken from the client once Pump's ctx is done.
 var errStopped = errors.New("stopped")
 
-// run is Pump. What is done before and after Receive is in functions of its own: this goroutine
-// should need little stack, as there are as many as there are sessions.
+// run does what Pump says; parent is Pump's ctx. What is done before and after Receive is in functions of its own:
+// this goroutine should need little stack, as there are as many as there are sessions.
 func (p *pump) run(parent context.Context) error {
 	defer p.begin(parent)()
 	toClient := &toClientSink{pump: p}

@@ -65,7 +65,7 @@ func refuseAll(ctx context.Context, client Conn, why error) {
 type unavailableSink struct {
 	client Conn               // where the errors are sent
 	why    error              // the error of Dial
-	stop   context.CancelFunc // ends the Receive
+	stop   context.CancelFunc // ends the Receive that the Sink is for
 }
 
 // TrySend implements Sink: it takes, and drops, all but requests.

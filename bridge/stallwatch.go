@@ -41,7 +41,8 @@ type StallWatch struct {
 // the peer's end.
 var errHungUp = errors.New("the server has taken nothing for minutes after the end of input")
 
-// stallCheckInterval is how often a StallWatch looks after a peer while nothing is taken from it.
+// stallCheckInterval is how often a StallWatch looks whether the peer has ended, while the Sink does not take a
+// message.
 const stallCheckInterval = time.Second
 
 // goneStallTimeout and eofStallTimeout are how long a Sink may take nothing, once the peer is

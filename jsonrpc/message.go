@@ -9,10 +9,10 @@ import (
 type Kind uint8
 
 const (
-	Invalid      Kind = iota // the zero Message
-	Request                  // has method and id
-	Notification             // has method and no id
-	Response                 // has result or error
+	Invalid      Kind = iota // the kind of the zero Message
+	Request                  // has a method and an id
+	Notification             // has a method and no id
+	Response                 // has a result or an error
 )
 
 // span is where a value stands in a message; the zero span is nowhere.
@@ -49,8 +49,8 @@ type Message struct {
 	mark    *Mark        // what Mark returns; not in the bytes
 }
 
-// A Mark says where a message comes from, for those who observe what passes: every change of
-// a message leaves it, so that what was sent can be traced to what was received.
+// A Mark says where a message comes from, for those who observe what passes. A message that was made by changing
+// another keeps its Mark, so that what was sent can be traced to what was received.
 type Mark struct {
 	Seq uint64 // the number that the observer has given the message when it was received; 0: none
 	Of  any    // a value that the observer keeps with the message; the package does not look at it
@@ -83,7 +83,8 @@ type joinedBytes struct {
 // of it are avoided.
 const minLongSize = 4 << 10
 
-// SplitLineAtID is to Line what SplitAtID is to Bytes.
+// SplitLineAtID returns Line in three parts, of which the last two may be empty; it is to Line what SplitAtID is to
+// Bytes.
 func (m *Message) SplitLineAtID() (first []byte, id string, rest []byte) {
 	if m.hasLineBreaks {
 		return m.Line(), "", nil
@@ -120,7 +121,7 @@ type Key struct {
 	ident    ID    // the message's id
 }
 
-// Key returns the message's Key.
+// Key returns the Key that stands for the message.
 func (m *Message) Key() Key {
 	if len(m.raw) == 0 {
 		return Key{}

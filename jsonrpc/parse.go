@@ -19,7 +19,7 @@ const MaxName = 1 << 10
 type field uint8
 
 const (
-	fieldOther         field = iota // any other key
+	fieldOther         field = iota // a key that the parser does not look for
 	fieldJSONRPC                    // "jsonrpc" of the envelope
 	fieldID                         // "id" of the envelope
 	fieldMethod                     // "method" of the envelope
@@ -194,7 +194,7 @@ func (p *parser) refuse(at int, fault string) {
 	}
 }
 
-// scanMessage scans the text and reports whether it is one message.
+// scanMessage scans the text, makes the index, and reports whether the text is one valid message.
 func (p *parser) scanMessage() (ok bool) {
 	switch p.peek() {
 	case '{':

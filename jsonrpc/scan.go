@@ -48,7 +48,7 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-// faultMoreText is the fault of text that goes on behind its value.
+// faultMoreText is the fault of text that goes on after a whole value.
 const faultMoreText = "expected the end of the text"
 
 // expectEnd notes a fault if there is more text. White space is more text, too: the caller has
@@ -211,7 +211,7 @@ const (
 // byteClasses says what each byte outside strings means to skipValue.
 var byteClasses = [256]uint8{'"': classQuote, '{': classOpen, '[': classOpen, '}': classClose, ']': classClose}
 
-// simpleEscapes are the characters that make an escape of two characters with a backslash.
+// simpleEscapes are the characters that make a whole escape with a backslash before them.
 var simpleEscapes = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
 
 // skipValue moves to the end of the value at pos, which must be valid JSON: part of a

@@ -18,7 +18,7 @@ import (
 // say otherwise (J9).
 const defaultMaxMessageSize = 64 << 20
 
-// maxBatch is how many messages a client's batch may have (LI9).
+// maxBatch is how many messages a batch of a client may have (LI9).
 const maxBatch = 50
 
 // PeerRole says whether the peer of a Conn is a server or a client: what is done about
@@ -232,7 +232,7 @@ func (c *Conn) takeFirst(ctx context.Context) (jsonrpc.Message, error) {
 	return c.decodeLine(ctx, ln)
 }
 
-// putBack makes m, which a Sink has refused, the next message.
+// putBack makes m, which a Sink has refused, the message that the next Receive begins with, even if its ctx is done.
 func (in *incoming) putBack(m jsonrpc.Message) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -281,7 +281,7 @@ func (e *ending) init() {
 	e.closing, e.close = context.WithCancel(context.Background())
 }
 
-// set says why the conversation is over; the first one counts.
+// set ends the conversation for the reason err; only the first call counts.
 func (e *ending) set(err error) {
 	e.once.Do(func() {
 		e.err = err

@@ -28,7 +28,7 @@ var (
 // lines. nil bounds nothing.
 type intakeGuard struct {
 	share        *budget.Share    // the part of the budget that the lines hold
-	chunkTimeout time.Duration    // for each chunk of a line to arrive in; 0 or negative: no limit
+	chunkTimeout time.Duration    // how long each chunk of a line may take to arrive; 0 or negative: for ever
 	slowTimer    *lazytimer.Timer // is set while a line arrives; ends the Conn with errTooSlow
 	dueSize      int              // how long the line must be, in bytes, before slowTimer goes off; 0: the timer is not set
 }
@@ -50,8 +50,8 @@ func (c *Conn) releaseIntake() {
 	}
 }
 
-// endWithReason ends the conversation with a client, which is told why if it takes that
-// at once.
+// endWithReason ends the conversation with a client for the reason err. The client is told that in an error response,
+// if it takes it at once.
 func (c *Conn) endWithReason(err error) {
 	c.TrySend(jsonrpc.NewError(jsonrpc.NullID, jsonrpc.CodeInvalidRequest, err.Error(), nil))
 	c.fail(err)

@@ -48,7 +48,7 @@ type source interface {
 type lines struct {
 	src    source       // the stream
 	max    int          // the longest line that is kept now, in bytes
-	intake *intakeGuard // nil: the peer may send lines of up to max, and take its time
+	intake *intakeGuard // bounds the memory and time that lines may take; nil: nothing does, beside max
 
 	buf     []byte // nil, the small buffer, or a chunk
 	small   []byte // the small buffer, kept while a chunk is in use; nil: it was never needed
@@ -58,7 +58,7 @@ type lines struct {
 	longChunks [][]byte // full chunks, before buf, of a line that has not ended
 	longStart  int      // the index in longChunks[0] at which the line begins
 
-	tooLongID    *jsonrpc.IDFinder // not nil: the line is longer than max and is thrown away
+	tooLongID    *jsonrpc.IDFinder // looks for the id in a line that is longer than max and is thrown away; nil: the line is not
 	droppedBytes int               // how many bytes of that line were thrown away so far
 
 	err error // how the stream has ended; nil: it has not

@@ -73,7 +73,7 @@ type SocketServer struct {
 	mu        sync.Mutex                // guards the fields below
 	listeners map[net.Listener]struct{} // those that Serve takes connections from
 	refusing  int                       // how many connections are being refused (addRefusals)
-	closing   bool                      // Close was called: no more listeners and connections are taken
+	closing   bool                      // Close was called: listeners and connections that come are closed
 }
 
 // NewSocketServer makes a SocketServer that gives each connection, as a bridge.Conn, to

@@ -188,7 +188,8 @@ func (i *interrupter) watch(ctx context.Context) bool {
 	return true
 }
 
-// expire ends reads and writes because the context with this Done has ended.
+// expire is called when a context that was watched has ended; done is its Done. It ends reads and writes, unless
+// another context is watched by now.
 func (i *interrupter) expire(done <-chan struct{}) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/sockstate"
 )
 
-// pipeBuf is what a pipe takes as a whole or not at all (pipe(7), PIPE_BUF).
+// pipeBuf is how many bytes a pipe takes as a whole or not at all (pipe(7), PIPE_BUF).
 const pipeBuf = 4096
 
 // pipeTryWriter is newTryWriter for a file. It returns nil unless the file is a pipe

@@ -16,8 +16,9 @@ type containerLine struct {
 	detach   bool     // the command ends at once, and the container goes on (--detach)
 }
 
-// parseContainerLine takes a command line apart. ok is false unless program is docker, podman or nerdctl and the command is "run"
-// or "container run". With an option that is not in the tables below it may miss the command (then ok is false) or later options.
+// parseContainerLine takes a command line apart. ok is false unless program is docker, podman or nerdctl and the
+// command is "run" or "container run". With an option that engineOptions and runSwitches do not have it may miss the
+// command (then ok is false) or later options.
 func parseContainerLine(program string, args []string) (l containerLine, ok bool) {
 	name := strings.TrimSuffix(strings.ToLower(filepath.Base(program)), ".exe")
 	valued, ok := engineOptions[name]

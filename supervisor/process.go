@@ -81,8 +81,8 @@ type Process struct {
 	onStop      func(step string)           // Spec.OnStop; nil: none
 	onExit      func(err error, asked bool) // Spec.OnExit; nil: none
 
-	exited    chan struct{}  // closed when the process has exited; it may not be reaped yet
-	done      chan struct{}  // closed after exited, when stderr was read to its end or outputGrace is over
+	exited    chan struct{}  // closed when the process has exited, reaped or not
+	done      chan struct{}  // closed when the process has exited and stderr was read to its end, or outputGrace is over
 	exitErr   error          // what ExitError returns in the end; set before exited is closed
 	wg        sync.WaitGroup // waits for the goroutines that read stderr and wait for the exit
 	stopOnce  sync.Once      // runs Stop, or Kill, once

@@ -61,7 +61,7 @@ var children childTable
 // reaped, and removed from the table, only under the lock: whoever holds the lock may signal any pid in the table.
 type childTable struct {
 	mu            sync.Mutex        // the lock: guards the fields below
-	ownPIDs       map[int]bool      // children that this package has started and not reaped
+	ownPIDs       map[int]bool      // ids of the children that this package has started and not reaped
 	orphans       map[int]string    // adopted children and their markers; "": not known yet, or it has none
 	markerless    map[int]time.Time // orphans whose environment could not be read or was empty, and since when
 	adoptsOrphans bool              // Subreap is active

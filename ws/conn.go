@@ -50,12 +50,11 @@ type connConfig struct {
 	// told of input that is no valid message: the size of its text in bytes, and what is wrong; not nil
 	onNoise func(size int, reason string)
 
-	// for what is received; nil: no limit
-	budget            *budget.Budget
-	party             string        // the party that the peer is of, in budget
-	maxFirstMessage   int           // bytes that a message of the peer may have until one was valid; 0: maxMessageSize
-	chunkTimeout      time.Duration // how long each chunkSize of a message may take to arrive; 0 or negative: for ever
-	onBudgetExhausted func()        // called when the conn ends because budget has no room for a message; nil only if budget is
+	budget            *budget.Budget // for messages that are received; nil: no limit
+	party             string         // the party that the peer is of, in budget
+	maxFirstMessage   int            // bytes that a message of the peer may have until one was valid; 0: maxMessageSize
+	chunkTimeout      time.Duration  // how long each chunkSize of a message may take to arrive; 0 or negative: for ever
+	onBudgetExhausted func()         // called when the conn ends because budget has no room for a message; nil only if budget is
 
 	onEnded func() // called once, when the conversation has ended and nothing can be sent any more; nil: nobody is told
 }

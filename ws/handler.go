@@ -22,7 +22,8 @@ import (
 
 // HandlerOptions tune a Handler. The zero value works.
 type HandlerOptions struct {
-	// Guard says who may connect. The zero value admits loopback origins only.
+	// Guard says who may connect. The zero value keeps web pages out, but for those of loopback origins, and asks nobody
+	// for a token.
 	Guard access.Policy
 
 	MaxMessageSize int // how many bytes a client's message may have; a longer one ends the session with status 1009. 0: 64 MiB

@@ -104,7 +104,7 @@ func (c *conn) holdBudget(n int) (held bool) {
 	return c.reader.share.Take(n)
 }
 
-// readFull reads until p is full, which gives no error, or r ends: io.EOF.
+// readFull reads until p is full (err is nil), or r ends (io.EOF) or fails; n is how many bytes it has read.
 func readFull(r io.Reader, p []byte) (n int, err error) {
 	for n < len(p) && err == nil {
 		var more int

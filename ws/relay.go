@@ -110,7 +110,7 @@ type answerSink struct {
 	*sessionRenewal
 	id   jsonrpc.ID         // the request's
 	stop context.CancelFunc // ends the Receive that the Sink is for
-	msg  jsonrpc.Message    // the response; zero: it has not come
+	msg  jsonrpc.Message    // the response; zero: it has not come yet
 }
 
 // errAnswered is with what an answerSink refuses a message that comes after the response: the next Receive gets it.

@@ -31,7 +31,7 @@ func (c *call) ID() jsonrpc.ID { return c.msg.ID() }
 // IsFromBridge implements remoteconn.Call. It is false: the bridge's own requests do not get into the ledger.
 func (c *call) IsFromBridge() bool { return false }
 
-// OnRemoved implements remoteconn.Call. There is nothing to do.
+// OnRemoved implements remoteconn.Call. It does nothing.
 func (c *call) OnRemoved() {}
 
 // link is one connection to the server.

@@ -86,8 +86,8 @@ type wire struct {
 	err               error         // why nothing can be written any more; nil: it can
 }
 
-// maxBufferedControl is how many bytes of control frames may wait while the peer takes
-// nothing; then their writers wait too.
+// maxBufferedControl is how many bytes of control frames may wait in a wire while the peer takes nothing; then their
+// writers wait too.
 const maxBufferedControl = chunkSize
 
 // newWire makes a wire over a connection; a write that takes longer than stall closes it, 0 or negative: none does.
@@ -139,7 +139,7 @@ func (w *wire) silence() time.Duration {
 	return w.elapsed() - time.Duration(since)
 }
 
-// elapsed returns the time since the wire was made.
+// elapsed returns how long ago the wire was made.
 func (w *wire) elapsed() time.Duration { return time.Since(w.created) }
 
 // Write implements io.Writer. It takes p into the buffer. Unless the wire is corked, or somebody writes already, it

@@ -65,7 +65,7 @@ type Policy struct {
 // Refusal is the reason not to serve a request.
 type Refusal struct {
 	Status int    // the HTTP status of the reply: 400, 401 or 403; of an Authenticator also 503
-	Rule   string // the rule that the request breaks, by its number in docs/rules.md; "": none of them
+	Rule   string // the rule that the request breaks, by its number in docs/rules.md; "": a rule without a number
 	// Reason is a text that may be sent to the client. It is fixed, but for the host or the origin that is refused,
 	// which have the characters of a scheme, a name and a port alone.
 	Reason string
@@ -152,9 +152,9 @@ func isAddress(host string, of *net.TCPAddr) bool {
 // is bound to the unspecified address.
 type unspecifiedPortKey struct{}
 
-// BaseContext is for the field BaseContext of http.Server. It tells a Policy which connections have come to a
-// listener that is bound to the unspecified address, 0.0.0.0 or [::]. Clients on the same machine can use this
-// address in their URL.
+// BaseContext returns the context of the connections that l accepts, for the field BaseContext of http.Server. It
+// tells a Policy whether l is bound to the unspecified address, 0.0.0.0 or [::], which clients on the same machine can
+// then use in their URL.
 func BaseContext(l net.Listener) context.Context {
 	if addr, ok := l.Addr().(*net.TCPAddr); ok && addr.IP.IsUnspecified() {
 		return context.WithValue(context.Background(), unspecifiedPortKey{}, addr.Port)

@@ -64,7 +64,7 @@ func splitHostPort(s string) (host, port string, ok bool) {
 	return host, port, isHost(host)
 }
 
-// isPort reports whether s is a colon and a port number.
+// isPort reports whether s is a colon and a number up to 65535.
 func isPort(s string) bool {
 	if len(s) < 2 || s[0] != ':' || s[1] < '0' || s[1] > '9' {
 		return false
@@ -73,8 +73,8 @@ func isPort(s string) bool {
 	return err == nil
 }
 
-// isHost reports whether s is a name, an IPv4 address, or an IPv6 address in
-// brackets and without a zone.
+// isHost reports whether s is the host of a URL: a name, an IPv4 address, or an IPv6 address in brackets and without a
+// zone.
 func isHost(s string) bool {
 	if !strings.HasPrefix(s, "[") {
 		return isName(trimDot(s))

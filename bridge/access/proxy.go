@@ -33,7 +33,7 @@ func ParseProxies(entries []string) (prefixes []netip.Prefix, unix bool, err err
 	return prefixes, unix, (&Policy{TrustedProxies: prefixes}).validateProxies()
 }
 
-// validateProxies is the part of Validate that is about TrustedProxies.
+// validateProxies returns an error for the first invalid entry of TrustedProxies; nil: all are valid.
 func (p *Policy) validateProxies() error {
 	for i, prefix := range p.TrustedProxies {
 		addr := prefix.Addr()

@@ -45,8 +45,8 @@ type Options struct {
 	// peer has not received yet.
 	CloseAbortsAt string
 
-	// InBubble: the pair does no I/O of the system, so that each part runs in a bubble of
-	// testing/synctest, whose time does not pass while anybody can go on.
+	// InBubble says that the pair does no I/O of the system. Each part then runs in a bubble of testing/synctest,
+	// whose time does not pass while anybody can go on.
 	InBubble bool
 }
 
@@ -218,9 +218,9 @@ func (c *reluctantSink) TrySend(m jsonrpc.Message) bool {
 
 // pair is a Conn that is being tested, and its peer.
 type pair struct {
-	// the Conn that is being tested, and its peer
+	// self is the Conn that is being tested, peer its peer
 	self, peer *countingEnd
-	// the name of each, "a" or "b"
+	// name is "a" or "b", whichever self is; peerName is that of peer
 	name, peerName string
 	opts           Options // those of TestConn
 }

@@ -33,7 +33,7 @@ func (n *Network) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// Accept implements net.Listener.
+// Accept implements net.Listener: it waits for the next Dial.
 func (n *Network) Accept() (net.Conn, error) {
 	select {
 	case c := <-n.conns:
@@ -43,7 +43,7 @@ func (n *Network) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements net.Listener.
+// Close implements net.Listener. It may be called more than once.
 func (n *Network) Close() error {
 	n.once.Do(func() { close(n.done) })
 	return nil

@@ -32,7 +32,7 @@ func NewPeer(t *testing.T, buffer int) *Peer {
 		Out: make(chan jsonrpc.Message, buffer), FailSends: make(chan struct{})}
 }
 
-// Receive implements bridge.Conn.
+// Receive implements bridge.Conn: it hands on the messages of In, by Send of sink, and ends with the error of End.
 func (p *Peer) Receive(ctx context.Context, sink bridge.Sink) error {
 	for {
 		m := p.refused

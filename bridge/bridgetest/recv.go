@@ -20,7 +20,7 @@ func Recv(ctx context.Context, c bridge.Conn) (jsonrpc.Message, error) {
 	return jsonrpc.Message{}, err
 }
 
-// takeOneSink is a Sink that takes one message.
+// takeOneSink is a Sink that takes one message and refuses others.
 type takeOneSink struct {
 	stop context.CancelFunc // ends the Receive once the message was taken
 	took bool               // a message was taken

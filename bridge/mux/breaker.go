@@ -23,7 +23,7 @@ const (
 
 // breaker says when a server may be dialed again after others have failed or ended (ST9).
 type breaker struct {
-	// the wait for the next attempt after a first failure, and the longest wait
+	// minBackoff is the wait for the next attempt after a first failure, maxBackoff the longest wait
 	minBackoff, maxBackoff time.Duration
 	failures               int       // how many failures there were in a row
 	nextAttempt            time.Time // no server is dialed before this time

@@ -184,7 +184,8 @@ func (c *conn) enterCall(call *call) (no jsonrpc.Message, err error) {
 	return c.enterLocked(call)
 }
 
-// enterLocked is enterCall with mux.mu held.
+// enterLocked enters a call into the ledger with mux.mu held. no is valid if the call may not be entered: it is the
+// error to answer it with. err says that the Conn or the Mux has ended.
 func (c *conn) enterLocked(call *call) (no jsonrpc.Message, err error) {
 	x := c.mux
 	refuse := func(code int, text string, data []byte) jsonrpc.Message {

@@ -57,7 +57,7 @@ func (e *serverEndError) Error() string {
 	return text
 }
 
-// PublicError is the text that clients may see (ownmsg.Unavailable).
+// PublicError returns the text that clients may see; ownmsg.Unavailable asks for it.
 func (e *serverEndError) PublicError() string { return e.Error() }
 
 // Unwrap returns how the server has ended.

@@ -34,8 +34,8 @@ func (s *server) queueOwnMessage(m jsonrpc.Message) {
 // maxQueuedAnswers is how many answers to the server's own requests may wait until the server takes them.
 const maxQueuedAnswers = 1000
 
-// refuse answers a request of the server in place of its clients, which must not get one (ST10).
-// If too many answers wait already, the request is dropped.
+// refuse answers a request of the server in the place of its clients, which must not get one (ST10). If
+// maxQueuedAnswers answers wait already, it drops the request.
 func (s *server) refuse(m jsonrpc.Message) {
 	s.mux.mu.Lock()
 	full := s.ownAnswers >= maxQueuedAnswers

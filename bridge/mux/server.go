@@ -63,7 +63,7 @@ type server struct {
 // unsent is a request that the server did not take, and whose client was not told yet.
 type unsent struct {
 	call         *call     // the request's
-	err          error     // why the server did not take it
+	err          error     // the error with which the server did not take it
 	tellClientAt time.Time // when its client is told, unless the server ends before, which says better why
 }
 
@@ -80,8 +80,8 @@ func (x *Mux) keepConnected() {
 	}
 }
 
-// awaitWanted waits until a server is wanted and may be tried. It returns false when the Mux is
-// closed.
+// awaitWanted waits until a server is wanted, by a Send that waits or by open subscriptions, and may be dialed. It
+// returns false when the Mux is closed.
 func (x *Mux) awaitWanted() bool {
 	for {
 		x.mu.Lock()
