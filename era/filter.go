@@ -45,8 +45,8 @@ type Out struct {
 // Dropped is a message that is not sent to anybody, and why. Reason never repeats
 // the content of the message, so that it can be logged.
 type Dropped struct {
-	Message jsonrpc.Message
-	Reason  string
+	Message jsonrpc.Message // the message
+	Reason  string          // why it is not sent, in words
 }
 
 // Client appends a message for the client's side.

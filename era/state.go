@@ -21,7 +21,7 @@ import (
 type State struct {
 	Unit      string    // the shared server that has the call, as legacyserver.Options.Unit
 	ServerRun string    // which start of that server
-	CallID    string    // names the parked call; with Replay, the number of input requests
+	CallID    string    // names the parked call; with Replay, how many URLs the user was sent to, in digits
 	Round     int       // how often the call was parked; with Replay, how often it was answered with URLs
 	Principal string    // who may retry the call; "": nobody has authenticated
 	Method    string    // of the call: the retry must have the same

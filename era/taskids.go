@@ -18,9 +18,8 @@ type TaskIDs struct {
 	key func() []byte // returns the key of the HMAC; it is derived at the first call
 }
 
-// keyRounds is how many rounds the derivation of the key has. A principal knows an
-// id and one of the secrets in the key, and must not find the other secrets by
-// trying.
+// keyRounds is how many rounds of PBKDF2 derive the key from the secret. A principal knows an id and a
+// part of the secret, and must not find the rest by trying.
 const keyRounds = 100_000
 
 // NewTaskIDs returns the TaskIDs of the server with this name. With the same

@@ -34,7 +34,7 @@ type HandlerOptions struct {
 
 	MaxMessageSize int // bytes in a body; more is answered 413. 0: 64 MiB
 	MaxDepth       int // levels of objects and arrays in a message (J14). 0: jsonrpc.DefaultMaxDepth; negative: any number
-	MaxSessions    int // a client beyond it is answered 503 with Retry-After; so is one beyond twice as many sessions whose servers may still be ending. 0: 1000
+	MaxSessions    int // sessions at once; a client beyond it is answered 503 with Retry-After; so is one beyond twice as many sessions whose servers may still be ending. 0: 1000
 	MaxBatch       int // messages in a batch (LI9). 0: 50
 
 	KeepAlive  time.Duration // between comments on a silent stream (LI26). 0: 15 s; negative: none

@@ -119,7 +119,7 @@ func (h *Handler) writeStream(w http.ResponseWriter, r *http.Request, s *session
 	}
 }
 
-// newIdleTimer returns a timer of d, or one that never fires.
+// newIdleTimer returns a timer of d; one that never fires if d is 0 or negative.
 func newIdleTimer(d time.Duration) *time.Timer {
 	if d <= 0 {
 		d = math.MaxInt64

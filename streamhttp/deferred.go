@@ -16,7 +16,7 @@ const maxDeferred = 1000
 // B.3): requests for a while, notifications for as long as they are of use. The
 // session's lock guards it.
 type deferredMessages struct {
-	requests            []*deferredRequest    // oldest first
+	requests            []*deferredRequest    // the server's requests that wait for a stream, oldest first
 	expiryTimer         lazytimer.Timer       // calls session.expireDeferredRequests
 	awaitingInitialized deferredNotifications // what must wait for the client's notifications/initialized
 	awaitingStandalone  deferredNotifications // what waits for a standalone stream

@@ -102,7 +102,7 @@ func (e *exchange) isOver() bool {
 	return e.ended
 }
 
-// answered returns what is closed when the request is answered, or never will be.
+// answered returns a channel that is closed when the request is answered, or never will be.
 func (e *exchange) answered() <-chan struct{} {
 	e.timerMu.Lock()
 	defer e.timerMu.Unlock()
@@ -237,7 +237,8 @@ func (e *exchange) Receive(ctx context.Context, sink bridge.Sink) error {
 	return e.awaitEnd(ctx, sink)
 }
 
-// awaitEnd is the rest of Receive, after the request was handed on.
+// awaitEnd waits, for Receive, until the request is answered, and returns io.EOF; if the client is lost
+// before, it hands on the cancellation of the request.
 func (e *exchange) awaitEnd(ctx context.Context, sink bridge.Sink) error {
 	changed, done := e.ctx.Done(), e.answered()
 	for {
@@ -311,7 +312,7 @@ func (e *exchange) Send(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// TrySend is Send for a short answer that the client takes at once.
+// TrySend sends m if it is the answer, is short, and the client takes it at once; false: nothing was done.
 func (e *exchange) TrySend(m jsonrpc.Message) bool {
 	if m.Kind() != jsonrpc.Response || m.ID() != e.id || m.Size() > maxSmallReply {
 		return false

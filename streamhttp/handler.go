@@ -64,14 +64,14 @@ type HandlerOptions struct {
 
 	MaxMessageSize int           // bytes in a body; more is answered 413. 0: 64 MiB
 	MaxDepth       int           // levels of objects and arrays in a message (J14). 0: jsonrpc.DefaultMaxDepth; negative: any number
-	MaxSessions    int           // a client beyond it is answered 503 with Retry-After; so is one beyond twice as many sessions whose servers may still be ending. With Stateless, it counts POSTs. 0: 1000
+	MaxSessions    int           // sessions at once; a client beyond it is answered 503 with Retry-After; so is one beyond twice as many sessions whose servers may still be ending. With Stateless, it counts POSTs. 0: 1000
 	MaxExchanges   int           // modern requests at once; more are answered 503 with Retry-After, as is a party that would have more than it leaves to others. 0: 20 x MaxSessions
 	MaxBatch       int           // messages in a batch (LI9). 0: 50
 	SessionTimeout time.Duration // idle sessions end after it, those with calls in progress not before an hour (LI30). 0: 30 min; negative: they never end so. A session whose client has left before initialize was answered ends after a minute
 
-	// CommitAfter is how long the reply to a POST may become plain JSON; then
-	// it turns into an SSE stream (LI7), whether or not the server has taken the
-	// request by then. The reply to initialize has ten seconds. 0: 50 ms.
+	// CommitAfter is how long the reply to a POST waits for the whole answer, to be plain JSON; then it
+	// turns into an SSE stream (LI7), whether or not the server has taken the request by then. The reply
+	// to initialize waits for ten seconds. 0: 50 ms.
 	CommitAfter time.Duration
 
 	// ModernCommitAfter is how long the status of the reply to a modern request may

@@ -63,7 +63,8 @@ func (q *postQueue) offer(m jsonrpc.Message, share *budget.Share) *pendingMessag
 	return p
 }
 
-// add is offer for a message that no POST waits for. The caller may hold locks.
+// add puts a message of the bridge's own into the queue, unless end was called. No POST waits for it. The
+// caller may hold locks.
 func (q *postQueue) add(m jsonrpc.Message) {
 	q.mu.Lock()
 	if q.err == nil {

@@ -45,7 +45,8 @@ func (r *reader) setInlineAnswer(answer func() bool) (written bool) {
 	return r.answerWritten
 }
 
-// answerAndWake writes the answer in the place of the exchange, if that waits for it, and wakes it.
+// answerAndWake calls answerInline, if it is set, so that the answer is written in the place of the
+// exchange, and wakes the exchange.
 func (r *reader) answerAndWake() {
 	if r.mu.TryLock() {
 		if r.answerInline != nil && !r.answerWritten {

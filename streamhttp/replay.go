@@ -128,7 +128,7 @@ func (rp *replayStore) evictOldest() {
 // nobody reads them (parked). The session's lock guards it.
 type retention struct {
 	replayStore
-	streams map[uint64]*stream          // by key: those that can be resumed
+	streams map[uint64]*stream          // the streams that can be resumed, by their key
 	parked  struct{ bytes, events int } // how much waits on streams that are parked, all together
 	budget  *budget.Share               // for replayStore and parked; nil: they are not counted
 }

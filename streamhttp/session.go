@@ -99,7 +99,8 @@ func (s *session) Send(ctx context.Context, m jsonrpc.Message) error {
 	}
 }
 
-// TrySend is Send where nobody has to be waited for.
+// TrySend routes one message of the server to the client, unless the stream that it belongs to is full
+// and somebody reads it, or the session has ended; false: nothing was done.
 func (s *session) TrySend(m jsonrpc.Message) bool {
 	room, err := s.tryDeliver(m)
 	return room == nil && err == nil

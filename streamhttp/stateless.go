@@ -30,7 +30,8 @@ func initializeMessages(version string) []jsonrpc.Message {
 	}
 }
 
-// serveStateless answers a POST of one message.
+// serveStateless answers a POST of one message where HandlerOptions.Stateless is set: a request gets a
+// bridge.Handler of its own.
 func (h *Handler) serveStateless(w http.ResponseWriter, r *http.Request, one []jsonrpc.Message, share *httpserve.BodyMemory) {
 	m := one[0]
 	opens := m.Kind() == jsonrpc.Request && m.Method() == "initialize"
@@ -49,7 +50,8 @@ func (h *Handler) serveStateless(w http.ResponseWriter, r *http.Request, one []j
 	}
 }
 
-// serveStatelessBatch answers a POST of an array.
+// serveStatelessBatch answers a POST of an array where HandlerOptions.Stateless is set: the requests in
+// it get a bridge.Handler of their own. errorResponses are the bridge's own answers to what is no message.
 func (h *Handler) serveStatelessBatch(w http.ResponseWriter, r *http.Request, messages, errorResponses []jsonrpc.Message, share *httpserve.BodyMemory) {
 	version, ok := revisionOf(w, r, jsonrpc.ID{}, false)
 	if !ok || !checkBatch(w, r, version) {

@@ -6,7 +6,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// clientCapabilities is what the client has said in initialize.
+// clientCapabilities is what the client can do, as it has said in initialize.
 type clientCapabilities struct {
 	raw             []byte // all capabilities, as modern clientCapabilities
 	roots           bool   // the client has roots/list
@@ -23,10 +23,10 @@ type serverCapabilities struct {
 	changes   changes // the lists whose changes it announces
 }
 
-// projectCapabilities makes a legacy client's capabilities modern (C.2). roots loses
-// listChanged, tasks are removed. elicitation depends on the client's version: before 2025-06-18
-// it is removed, before 2025-11-25 it becomes forms only, and from then on it stays as declared.
-// Everything else stays.
+// projectCapabilities makes a legacy client's raw capabilities modern (C.2). roots loses listChanged;
+// tasks and the extension for tasks are removed. elicitation depends on the client's version: before
+// 2025-06-18 it is removed, before 2025-11-25 it becomes forms only, and from then on it stays as
+// declared. Everything else stays.
 func projectCapabilities(raw []byte, version string) clientCapabilities {
 	if !shape.IsObject(raw) {
 		return clientCapabilities{raw: []byte("{}")}

@@ -66,7 +66,7 @@ type filter struct {
 	listen    listener  // the client's subscriptions
 }
 
-// Start implements era.Filter.
+// Start implements era.Filter. It does nothing: the client's initialize begins the session.
 func (f *filter) Start(time.Time, *era.Out) {}
 
 // FromClient implements era.Filter.
@@ -105,7 +105,8 @@ func (f *filter) serveQueued(now time.Time, queued []jsonrpc.Message, out *era.O
 	}
 }
 
-// serve takes a request of a session that has begun.
+// serve takes a request of the client in a session that has begun: it answers the request, or forwards
+// it to the server.
 func (f *filter) serve(now time.Time, m jsonrpc.Message, method string, out *era.Out) {
 	id := m.ID()
 	if f.isInFlight(id) { // J3
@@ -262,7 +263,7 @@ func (f *filter) relay(m jsonrpc.Message, out *era.Out) {
 	out.Client(m.WithRelated(related))
 }
 
-// Due implements era.Filter.
+// Due implements era.Filter: it returns when a listen or a call is due.
 func (f *filter) Due() time.Time {
 	return earlier(f.listen.nextDue(), f.inputs.nextDue())
 }
@@ -281,7 +282,7 @@ func (f *filter) Tick(now time.Time, out *era.Out) {
 	f.listen.tick(now, out)
 }
 
-// ServerEnded implements era.Filter.
+// ServerEnded implements era.Filter: all requests of the client that wait are answered with an error.
 func (f *filter) ServerEnded(_ time.Time, err error, out *era.Out) {
 	text := "the server has ended"
 	if err != nil {

@@ -186,7 +186,8 @@ func (o *handshake) initializeResult(m jsonrpc.Message) []byte {
 	return append(append(b, ','), rest[1:]...)
 }
 
-// failQueued answers initialize and the requests that are held with an error.
+// failQueued answers initialize and the requests that are held with an error, because the server has
+// ended.
 func (o *handshake) failQueued(text string, data []byte, out *era.Out) {
 	if o.phase == discovering {
 		refuse(o.initializeRequest.ID(), jsonrpc.CodeInternalError, text, data, out)

@@ -32,8 +32,8 @@ type listener struct {
 	changes        changes           // the lists whose changes the client gets; none before notifications/initialized
 	uris           []string          // the resources that the client has subscribed to, in order
 	acknowledged   *listenStream     // the listen that the server has acknowledged; nil: there is none
-	unacknowledged *listenStream     // will replace the acknowledged one; nil: there is none
-	waiters        []subscribeWaiter // resources/subscribe requests that wait for the unacknowledged one
+	unacknowledged *listenStream     // the listen that will replace acknowledged once the server acknowledges it; nil: there is none
+	waiters        []subscribeWaiter // resources/subscribe requests that wait until a listen with their URI is acknowledged
 
 	openAt            time.Time // when to open the next listen; zero: not planned
 	needsResync       bool      // changes may have been missed: at the next acknowledgement the client is told that all may have changed

@@ -16,8 +16,8 @@ const maxURIBytes = era.MaxListen - 4<<10
 
 // subscribeWaiter is a resources/subscribe without an answer.
 type subscribeWaiter struct {
-	id  jsonrpc.ID
-	uri string
+	id  jsonrpc.ID // of the request
+	uri string     // the resource
 }
 
 // subscribe takes the client's resources/subscribe. It answers at once if the server has granted

@@ -37,9 +37,9 @@ type call struct {
 	serverToken jsonrpc.ID // the progress token that the server knows; zero: none
 	arrival     int64      // the number of the call, or of its latest retry, in the order in which they came
 
-	turn  turns.Asker[*call] // what turns knows of it
+	turn  turns.Asker[*call] // the call as turns knows it
 	input *callInput         // what the server has asked during the call; nil: nothing yet
-	task  *callTask          // nil: the call does not run as a task
+	task  *callTask          // the task as which the call runs; nil: it runs as none
 }
 
 // nextArrival returns the number for the arrival of a call or a retry: each is higher than the last.
@@ -131,7 +131,8 @@ func (k *calls) handleResponse(now time.Time, m jsonrpc.Message, out *era.Out) b
 	return ok
 }
 
-// complete takes the server's final response to a call.
+// complete takes m, the server's final response to a call, and answers the client with it, or keeps it
+// if the call is parked.
 func (k *calls) complete(now time.Time, c *call, m jsonrpc.Message, out *era.Out) {
 	k.remove(c)
 	if c.input != nil {

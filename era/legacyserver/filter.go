@@ -21,10 +21,17 @@ type Options struct {
 	// bridge's own is sent.
 	ClientInfo []byte
 
-	// Principal, Unit and ServerRun become part of the State of a parked call, and its
-	// retry must match them: whose call it is, which shared server has it, and which
-	// start of that server. A ServerRun is never used twice.
-	Principal, Unit, ServerRun string
+	// Principal is whose calls the Filter gets; "": nobody has authenticated. It becomes part of the State
+	// of a parked call, and the retry must match it.
+	Principal string
+
+	// Unit is the shared server whose calls the Filter gets. It becomes part of the State of a parked call,
+	// and the retry must match it.
+	Unit string
+
+	// ServerRun is which start of that server it is; none is used twice. It becomes part of the State of a
+	// parked call, and the retry must match it.
+	ServerRun string
 
 	// Sealer seals the States. Nil: calls are not parked, and input requests of the
 	// server are refused.

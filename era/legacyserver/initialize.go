@@ -27,9 +27,9 @@ const (
 // handshake sends initialize, holds the requests that come before the answer, and
 // keeps what the server has said.
 type handshake struct {
-	timers           *timers.Timers
-	ownRequests      *ownRequests
-	resultTranslator *resultTranslator
+	timers           *timers.Timers    // of the Filter
+	ownRequests      *ownRequests      // sends initialize
+	resultTranslator *resultTranslator // gets the server's serverInfo
 	// onOpened is called when the server has answered initialize, with the requests that were
 	// held.
 	onOpened func(now time.Time, held []jsonrpc.Message, out *era.Out)

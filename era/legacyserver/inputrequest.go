@@ -38,8 +38,7 @@ type callInput struct {
 	lastKey      int             // the number in the key of the latest input request
 	firstAskedAt time.Time       // when the first of the input requests that are being collected came
 	collectTimer *timers.Timer   // ends the collecting; nil: none are being collected
-	generation   int             // counts the rounds; the State names the current one
-	timesParked  int             // how often the call was parked
+	timesParked  int             // how often the call was parked; the State of the current time has the same Round
 
 	parked     bool          // the call waits for its retry
 	parkedID   string        // names the call in its States
@@ -51,8 +50,8 @@ type callInput struct {
 
 // inputAnswer is a client's answer to an input request, as its retry has brought it.
 type inputAnswer struct {
-	request *inputRequest
-	result  []byte // raw
+	request *inputRequest // that is answered
+	result  []byte        // the client's result, raw
 }
 
 // newInputRequest returns the inputRequest for m, a request of the server, as a modern client gets

@@ -169,7 +169,6 @@ func (p *parking) replyInputRequired(now time.Time, c *call, out *era.Out) {
 		return
 	}
 	in.timesParked++
-	in.generation++
 	in.parked = true
 	requests := []byte{'{'}
 	for _, q := range in.requests {
@@ -177,7 +176,7 @@ func (p *parking) replyInputRequired(now time.Time, c *call, out *era.Out) {
 		requests = appendInput(requests, q.key, q.method, q.params)
 	}
 	state := p.states.newState(now, &c.request)
-	state.CallID, state.Round = in.parkedID, in.generation
+	state.CallID, state.Round = in.parkedID, in.timesParked
 	in.retryTimer = p.timers.Set(state.Expires, func(now time.Time, out *era.Out) { p.expire(now, c, out) })
 	delete(p.calls.byClientID, c.id)
 	p.parkedCalls[in.parkedID] = c

@@ -118,7 +118,7 @@ type span struct{ from, to int }
 // spanOf returns where the value of m stands in its object.
 func spanOf(m jsonrpc.Member) span { return span{m.At, m.At + len(m.Value)} }
 
-// bytesIn returns the value that stands there in object; nil: it is absent.
+// bytesIn returns the value that stands at the span in object; nil: it is absent.
 func (p span) bytesIn(object []byte) []byte {
 	if p.to == 0 {
 		return nil

@@ -41,7 +41,7 @@ func (p *parking) handleRetry(now time.Time, r request, out *era.Out) {
 		return
 	}
 	c := p.parkedCalls[state.CallID]
-	if c == nil || c.input.generation != state.Round {
+	if c == nil || c.input.timesParked != state.Round {
 		refuse(usedStateRefusal)
 		return
 	}

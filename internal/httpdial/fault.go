@@ -33,7 +33,7 @@ const (
 	ReasonInitializeRefused     = "initialize_refused"     // the server answered the bridge's initialize with an error
 )
 
-// credentialsHint is what to do about a 401.
+// credentialsHint is what to do about a 401 where no credentials were sent.
 const credentialsHint = `give credentials with --header "Authorization: Bearer ...", or with --header-env Authorization=NAME from a variable`
 
 // credentialsRefusedHint is what to do about a 401 where credentials were sent.

@@ -65,11 +65,10 @@ func MayRepostAnswer(f *Fault) bool {
 	return !f.SessionLost && (f.ServerBusy || f.Transient && f.Status == 0)
 }
 
-// AllowReplay tells net/http that it may send a POST of m again when a kept
-// connection turns out to have been closed by the server before it has answered
-// anything: where it does no harm that a message arrives twice. That is not so
-// for the one kind that acts, tools/call, nor for methods that only the two
-// ends know.
+// AllowReplay tells net/http that it may send req, a POST of m, again when a kept connection turns out to
+// have been closed by the server before it has answered anything. It does so only if it does no harm that
+// m arrives twice: not for the one request that acts, tools/call, nor for methods that only the two ends
+// know.
 func AllowReplay(req *http.Request, m jsonrpc.Message) {
 	method := m.Method()
 	switch {

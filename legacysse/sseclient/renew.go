@@ -59,7 +59,8 @@ type renewedSession struct {
 	s *session // the session
 }
 
-// OnInitialized implements remoteconn.ReplacementSession.
+// OnInitialized implements remoteconn.ReplacementSession: it notes the version in answer, and with
+// NotifyAfterRenewal what the client is told has changed.
 func (o *renewedSession) OnInitialized(answer jsonrpc.Message, changed []jsonrpc.Message) {
 	o.s.version, o.s.initialized = negotiatedVersion(answer), true
 	if o.c.opts.NotifyAfterRenewal {
@@ -67,7 +68,7 @@ func (o *renewedSession) OnInitialized(answer jsonrpc.Message, changed []jsonrpc
 	}
 }
 
-// SendRequest implements remoteconn.ReplacementSession.
+// SendRequest implements remoteconn.ReplacementSession: it sends m and waits for the response.
 func (o *renewedSession) SendRequest(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, *httpdial.Fault) {
 	c := o.c
 	call := newCall(c, m)
@@ -95,7 +96,7 @@ func (o *renewedSession) SendRequest(ctx context.Context, m jsonrpc.Message) (js
 	return jsonrpc.Message{}, fault
 }
 
-// SendNotification implements remoteconn.ReplacementSession.
+// SendNotification implements remoteconn.ReplacementSession: it sends m and waits until it is accepted.
 func (o *renewedSession) SendNotification(ctx context.Context, m jsonrpc.Message) *httpdial.Fault {
 	call := newCall(o.c, m)
 	defer call.cancelPost()

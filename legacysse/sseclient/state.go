@@ -106,8 +106,8 @@ func (c *conn) canRetryAttended() bool {
 	return c.state.downFault.Reason == httpdial.ReasonAuthRequired && c.opts.AuthorizeTimeout != 0
 }
 
-// needsRenewal reports whether the next session has to be initialized in the client's place, for requests that wait for it
-// as well. The lock is held.
+// needsRenewal reports whether the next session has to be initialized in the client's place before the requests that wait for a
+// session are sent. The lock is held.
 func (c *conn) needsRenewal() bool {
 	return c.state.downFault != nil && c.ledger.State.InitializeRequest.Kind() == jsonrpc.Request && c.ledger.InitializeGate == nil
 }

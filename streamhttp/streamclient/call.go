@@ -36,7 +36,7 @@ type call struct {
 	newSession      *session      // of an initialize, also the bridge's own: the session that its reply has begun; nil: none
 	replacedSession *session      // a session to end at the server when the call, an initialize, is over; nil: none
 
-	cancelledCall *call // what a notification cancels; nil: nothing
+	cancelledCall *call // the call that this notification cancels; nil: it cancels none
 
 	isOwn bool // a request or notification of the bridge's own
 	// attended, of a call of the bridge's own: a person may be asked to sign in for it. Of a client's

@@ -388,7 +388,7 @@ type renewedSession struct {
 	refused bool     // initialize has failed with a fault
 }
 
-// SendRequest implements remoteconn.ReplacementSession.
+// SendRequest implements remoteconn.ReplacementSession: it sends m and waits for the response.
 func (o *renewedSession) SendRequest(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, *httpdial.Fault) {
 	call, fault := o.c.ask(ctx, m, o.session)
 	if m.Method() == "initialize" {
@@ -397,12 +397,13 @@ func (o *renewedSession) SendRequest(ctx context.Context, m jsonrpc.Message) (js
 	return call.reply, fault
 }
 
-// SendNotification implements remoteconn.ReplacementSession.
+// SendNotification implements remoteconn.ReplacementSession: it sends m and waits until it is accepted.
 func (o *renewedSession) SendNotification(ctx context.Context, m jsonrpc.Message) *httpdial.Fault {
 	return o.c.tell(ctx, m, o.session)
 }
 
-// OnInitialized implements remoteconn.ReplacementSession.
+// OnInitialized implements remoteconn.ReplacementSession: it notes the version in answer, and with
+// NotifyAfterRenewal what the client is told has changed.
 func (o *renewedSession) OnInitialized(answer jsonrpc.Message, changed []jsonrpc.Message) {
 	o.session.version, o.session.initialized = negotiatedVersion(answer), true
 	if o.c.opts.NotifyAfterRenewal {

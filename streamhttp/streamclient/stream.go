@@ -37,11 +37,11 @@ type resumePoint struct {
 	giveUpAt time.Time     // when the time for fruitless connections is over; zero: there was none since the last progress
 }
 
-// noteConnectionEnd takes over what the reader of a connection has learned. A connection
-// without data is fruitless, and so is one that ends at the event that was the last
-// already: the server repeats itself. It is not, if the server lets itself be polled: it sends
-// an id each time, and a retry that makes that bearable (LE7). An id that is new
-// is progress all the same.
+// noteConnectionEnd notes what the reader of a connection has learned, at the connection's end, and
+// counts the connection in failures if it was fruitless: it brought no data, or ended at the event that
+// was the last already, because the server repeats itself. A connection is never fruitless if it lasted
+// for steadyAfter, or if the server lets itself be polled: it sends an id each time, and a retry field
+// of at least minPollRetry (LE7). An id that is new is progress all the same.
 func (s *resumePoint) noteConnectionEnd(r *sse.Reader, hasData bool, lifetime time.Duration) {
 	if d, ok := r.Retry(); ok {
 		s.retry, s.hasRetry = d, true

@@ -38,7 +38,7 @@ import (
 // An indented line goes on with the one before. A line that begins with # is a
 // comment. Package tests add words of their own.
 type Transcript struct {
-	Filter era.Filter
+	Filter era.Filter // the filter that is tested
 
 	// PlayWord does what a line with a word of the test's own says. Nil: there are none.
 	PlayWord func(word, rest string) error

@@ -53,19 +53,26 @@ func (a *Timers) FireDue(now time.Time, out *era.Out) {
 // package heap; Swap, Push and Pop keep each timer's index.
 type timerHeap []*Timer
 
-func (h timerHeap) Len() int           { return len(h) }
+// Len implements heap.Interface.
+func (h timerHeap) Len() int { return len(h) }
+
+// Less implements heap.Interface: the earlier timer comes first.
 func (h timerHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+
+// Swap implements heap.Interface, and notes where the two timers stand.
 func (h timerHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].index, h[j].index = i, j
 }
 
+// Push implements heap.Interface: it appends a *Timer, and notes where it stands.
 func (h *timerHeap) Push(x any) {
 	n := x.(*Timer)
 	n.index = len(*h)
 	*h = append(*h, n)
 }
 
+// Pop implements heap.Interface: it removes the last *Timer, and notes that it is in no heap.
 func (h *timerHeap) Pop() any {
 	old := *h
 	n := old[len(old)-1]

@@ -83,8 +83,8 @@ func (t *Turns[C]) IsIdle() bool { return t.holder == nil && len(t.waiting) == 0
 // only hands back; Priority is set by Begin and Abandon, and by the caller to Returning
 // once the call was sent.
 type Asker[C any] struct {
-	Call     C
-	Priority Priority
+	Call     C        // the call itself, for who calls turns
+	Priority Priority // what the call does when it has its turn
 
 	tool          toolKey       // the tool or prompt that is called, if mayAsk
 	mayAsk        bool          // input requests are possible during the call
