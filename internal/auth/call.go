@@ -208,7 +208,7 @@ func (c *EndpointCaller) retryAfter(h http.Header) time.Duration {
 type response struct {
 	status int // the HTTP status
 	header http.Header
-	body   []byte // at most maxDocumentBytes
+	body   []byte // what was sent, at most maxDocumentBytes
 }
 
 // post sends a body by POST, follows no redirect (a 3xx is an Error), and reads the answer, whatever its

@@ -69,8 +69,8 @@ func (c Challenge) String() string {
 
 // A ChallengeError says where the WWW-Authenticate lines of an answer break the syntax of RFC 9110, 11.
 type ChallengeError struct {
-	LineNumber int    // which of the header lines; the first one is 1
-	Offset     int    // how many bytes of the line stand before the place
+	LineNumber int    // which of the header lines is wrong; the first one is 1
+	Offset     int    // how many bytes of the line stand before what is wrong
 	Problem    string // what is wrong there
 }
 
@@ -304,8 +304,8 @@ const (
 
 // A Demand is what a server asks of an OAuth client in its WWW-Authenticate challenges.
 type Demand struct {
-	AcceptsBearer    bool     // it has a Bearer challenge
-	AcceptsDPoP      bool     // it has a DPoP challenge
+	AcceptsBearer    bool     // a challenge is of the scheme Bearer
+	AcceptsDPoP      bool     // a challenge is of the scheme DPoP
 	ResourceMetadata string   // the address of the server's metadata (RFC 9728, 5.1); "": it does not say
 	Scopes           []string // the scopes that the request needs (RFC 6750, 3); nil: it does not say
 	ErrorCode        string   // "invalid_token", "insufficient_scope", "use_dpop_nonce" ...; "": it names none

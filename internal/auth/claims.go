@@ -13,11 +13,11 @@ import (
 // Claims is what an access token says (RFC 9068, 2.2; RFC 7662, 2.2).
 type Claims struct {
 	Issuer        string    // "iss"; "": the introspection endpoint does not say
-	Subject       string    // "sub": the user, or a client without one
+	Subject       string    // "sub": the user, or the client where no user is involved
 	ClientID      string    // "client_id", or "azp" where that is missing
 	ID            string    // "jti": the id of the token
 	Audience      []string  // "aud": whom the token is for; in the token it may be a string
-	Scopes        []string  // those of "scope" and "scp" together, each a string or an array
+	Scopes        []string  // the scopes of "scope" and "scp" together, each a string or an array
 	Expires       time.Time // "exp"; zero: it does not say
 	NotBefore     time.Time // "nbf": not valid before; zero: from the beginning
 	Issued        time.Time // "iat"; zero: it does not say

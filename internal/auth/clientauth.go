@@ -34,9 +34,9 @@ const (
 // knows it, except if its ID is the address of its metadata document.
 type Client struct {
 	ID         string           // its client_id
-	Secret     string           // "": a public client, or one with a key
+	Secret     string           // the client's secret; "": a public client, or one with a key
 	Key        *AssertionSigner // for PrivateKeyJWT; nil: none
-	AuthMethod string           // one of the methods above (ClientSecretBasic ...); "": chosen by what the server's metadata lists
+	AuthMethod string           // how it authenticates at the token endpoint: ClientSecretBasic, ClientSecretPost, ClientAuthNone or PrivateKeyJWT; "": chosen by what the server's metadata lists
 }
 
 // chooseAuthMethod returns the method by which the client authenticates at a server: AuthMethod, or else one

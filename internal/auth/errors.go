@@ -56,16 +56,16 @@ var kindOfCode = map[string]ErrorKind{
 // Why a token is not valid, in one word or two: Error.Cause has one of these, so that a log can tell refusals apart
 // without a part of any token.
 const (
-	CauseAudience       = "audience"            // it is for another audience
-	CauseBinding        = "binding"             // it is bound to a key or certificate that the request does not show, or that is not supported
+	CauseAudience       = "audience"            // the token is for another audience
+	CauseBinding        = "binding"             // the token is bound to a key or certificate that the request does not show, or that is not supported
 	CauseExpired        = "expired"             // "exp" has passed
-	CauseInactive       = "inactive"            // introspection says that it is not active, and not why
-	CauseIssuer         = "issuer"              // it is of another issuer, or names none
-	CauseUnknownKey     = "unknown key"         // the issuer has no key with which it could be verified
-	CauseMalformed      = "malformed"           // it cannot be read, or lacks something
+	CauseInactive       = "inactive"            // introspection says that the token is not active, and not why
+	CauseIssuer         = "issuer"              // the token is of another issuer, or names none
+	CauseUnknownKey     = "unknown key"         // the issuer has no key with which the token could be verified
+	CauseMalformed      = "malformed"           // the token cannot be read, or lacks something
 	CauseNotYetValid    = "not valid yet"       // "nbf" is ahead
-	CauseSignature      = "signature"           // its signature does not fit the issuer's key
-	CauseNotAccessToken = "not an access token" // it is an id token or another JWT
+	CauseSignature      = "signature"           // the token's signature does not fit the issuer's key
+	CauseNotAccessToken = "not an access token" // it is no access token, but an id token or another JWT
 )
 
 // adviceTellOperator is the Advice of errors that only the operator of the server can mend.

@@ -18,9 +18,9 @@ const (
 	maxKeysPerSet         = 100              // a key set with more keys is an error
 	keysMaxAge            = 15 * time.Minute // how old keys may be until they are fetched again, so that a key that was withdrawn goes
 	keysMaxStaleAge       = 24 * time.Hour   // how old keys may be that are still used while they cannot be fetched again
-	minFetchInterval      = 30 * time.Second // how long after one fetch the next may begin
-	minFirstFetchInterval = 5 * time.Second  // how long after one fetch the next may begin as long as there are no keys that can be used
-	keysFetchTimeout      = 10 * time.Second // how long a fetch may take, unless Caller has a Timeout
+	minFetchInterval      = 30 * time.Second // how long after one fetch of a key set the next may begin
+	minFirstFetchInterval = 5 * time.Second  // how long after one fetch of a key set the next may begin as long as there are no keys that can be used
+	keysFetchTimeout      = 10 * time.Second // how long one fetch of a key set may take, unless Caller has a Timeout
 	maxKeysTried          = 8                // how many keys a token is tried with that names no key
 )
 
@@ -45,7 +45,7 @@ type KeySet struct {
 // A verificationKey is a public key with what it may verify.
 type verificationKey struct {
 	jwk        jose.JSONWebKey // the key
-	kid        string          // its name, that tokens refer to; "": it has none
+	kid        string          // the key's name, to which tokens refer; "": it has none
 	thumbprint string          // SHA-256 thumbprint of the key (RFC 7638)
 	algs       []string        // the signature algorithms that it may be used with
 }

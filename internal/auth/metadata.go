@@ -23,7 +23,7 @@ func (r Revision) usesLegacyDiscovery() bool { return r != "" && r < "2025-06-18
 type ResourceMetadata struct {
 	Resource               string   `json:"resource"`                                             // as it was published: what "resource" parameters repeat
 	AuthorizationServers   []string `json:"authorization_servers,omitempty"`                      // the issuers that clients may get tokens from
-	ScopesSupported        []string `json:"scopes_supported,omitempty"`                           // the scopes that may be asked for; nil: it does not say
+	ScopesSupported        []string `json:"scopes_supported,omitempty"`                           // the scopes that may be asked for; nil: the document does not say
 	BearerMethods          []string `json:"bearer_methods_supported,omitempty"`                   // how a Bearer token may be sent: "header" ...
 	Name                   string   `json:"resource_name,omitempty"`                              // for people
 	Documentation          string   `json:"resource_documentation,omitempty"`                     // address of a page for developers
@@ -44,12 +44,12 @@ type ServerMetadata struct {
 	IntrospectionEndpoint       string   `json:"introspection_endpoint,omitempty"`                           // where resources ask what a token is worth (RFC 7662); "": nowhere
 	DeviceAuthorizationEndpoint string   `json:"device_authorization_endpoint,omitempty"`                    // where device codes are asked for (RFC 8628); "": nowhere
 	JWKSURI                     string   `json:"jwks_uri,omitempty"`                                         // where its public keys are; "": nowhere
-	Scopes                      []string `json:"scopes_supported,omitempty"`                                 // those that may be asked for; nil: it does not say
+	Scopes                      []string `json:"scopes_supported,omitempty"`                                 // the scopes that may be asked for; nil: the document does not say
 	ResponseTypes               []string `json:"response_types_supported,omitempty"`                         // "code" ...
-	GrantTypes                  []string `json:"grant_types_supported,omitempty"`                            // the grant_type values that it takes; nil: it does not say
+	GrantTypes                  []string `json:"grant_types_supported,omitempty"`                            // the grant_type values that the server takes; nil: the document does not say
 	AuthMethods                 []string `json:"token_endpoint_auth_methods_supported,omitempty"`            // how clients may authenticate at the token endpoint (ClientSecretBasic ...); nil: it does not say
 	AuthAlgs                    []string `json:"token_endpoint_auth_signing_alg_values_supported,omitempty"` // the algorithms that client assertions may be signed with; nil: it does not say
-	CodeChallengeMethods        []string `json:"code_challenge_methods_supported,omitempty"`                 // those of PKCE that it takes; without "S256" nobody signs in there
+	CodeChallengeMethods        []string `json:"code_challenge_methods_supported,omitempty"`                 // the PKCE challenge methods that the server takes; without "S256" nobody signs in there
 	DPoPAlgs                    []string `json:"dpop_signing_alg_values_supported,omitempty"`                // the algorithms that DPoP proofs may be signed with; nil: it does not say
 	SendsIssParameter           bool     `json:"authorization_response_iss_parameter_supported,omitempty"`   // its authorization responses have "iss" (RFC 9207, 3)
 	SupportsClientDocuments     bool     `json:"client_id_metadata_document_supported,omitempty"`            // a client id may be the address of the client's metadata document

@@ -119,7 +119,7 @@ const maxCallbackQueryBytes = 16 << 10
 // An ExpectedCallback is what an authorization response is compared with (RFC 9207, 2.4). It was recorded
 // before the browser was sent to the authorization server.
 type ExpectedCallback struct {
-	State                string // the "state" of the request
+	State                string // the "state" that was sent with the request
 	Issuer               string // what "iss" must be: ServerMetadata.Issuer of the server that was asked
 	RequiresIssParameter bool   // "iss" must be there: ServerMetadata.SendsIssParameter
 }

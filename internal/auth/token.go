@@ -85,7 +85,7 @@ func JWTBearerGrant(assertion, resource string, scopes []string) Grant {
 // A TokenExchangeRequest is what a token exchange (RFC 8693, 2.1) asks for. Only SubjectToken and SubjectTokenType are required.
 type TokenExchangeRequest struct {
 	SubjectToken       string   // the token that is given in exchange: a secret
-	SubjectTokenType   string   // its type: TypeIDToken ...
+	SubjectTokenType   string   // the type of SubjectToken: TypeIDToken ...
 	RequestedTokenType string   // the type of token that is wanted; "": the server chooses
 	Audience           string   // the name of the service that the new token is for; "": not sent
 	Resource           string   // the address of the service that the new token is for; "": not sent
@@ -102,10 +102,10 @@ func TokenExchangeGrant(x TokenExchangeRequest) Grant {
 type Token struct {
 	AccessToken  string        // the token itself: a secret
 	Type         string        // SchemeBearer or SchemeDPoP: the scheme to send it with; "N_A": a token exchange gave something that is no access token
-	RefreshToken string        // "": none came, so an older one stays
+	RefreshToken string        // "": none came with this token, so an older one goes on counting
 	IDToken      string        // id token of OpenID Connect, not verified; "": none
 	IssuedType   string        // the type of what a token exchange gave (RFC 8693, 2.2.1); "": it does not say
-	Scopes       []string      // those that the token has; nil: those that were asked for
+	Scopes       []string      // the scopes that the token has; nil: those that were asked for
 	Lifetime     time.Duration // how long the token is valid; 0: the server does not say, or says nothing that makes sense
 	Expires      time.Time     // when the token ends, by our clock: Lifetime after the answer came; zero where Lifetime is 0
 }

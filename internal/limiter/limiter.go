@@ -76,7 +76,7 @@ const (
 type Limiter struct {
 	mu              sync.Mutex          // guards all fields, and those of its parties, waiters and places
 	opts            Options             // as New got them; Resize changes Max
-	places          map[*Place]struct{} // those that are taken
+	places          map[*Place]struct{} // the places that are taken
 	parties         map[string]*party   // by name, those that hold or wait
 	waiting         int                 // how many wait for a place, of all parties
 	reclaimedPlaces int                 // places that were reclaimed and are not given back yet
@@ -89,7 +89,7 @@ type Limiter struct {
 type party struct {
 	name            string    // what Acquire was told
 	held            int       // how many places it has
-	reclaimedPlaces int       // how many of these were reclaimed and are not given back yet
+	reclaimedPlaces int       // how many of its places were reclaimed and are not given back yet
 	waiting         []*waiter // its waiters, the one that came first in front
 	lastGrant       uint64    // the value of Limiter.grants when it last got a place; 0: it got none
 	forecast        forecast  // scratch of Limiter.choosePlaces
@@ -97,19 +97,19 @@ type party struct {
 
 // A waiter is one call of Acquire that waits. All is guarded by Limiter.mu, until ready is closed.
 type waiter struct {
-	party          *party        // for whom it waits
+	party          *party        // the party for which it waits
 	holder         Holder        // what will hold the place
 	order          uint64        // its number among all that have ever waited; the lower one came first
 	hasPlaceComing bool          // a place that is to be given back is meant for it
 	ready          chan struct{} // closed when there is a place, or an error
-	place          *Place        // what it got; nil: nothing yet, or err says why
+	place          *Place        // the place that it got; nil: none yet, or err says why
 	err            error         // why no place came; nil beside a place, and as long as it waits
 }
 
 // A Place is one place that a party has taken.
 type Place struct {
-	limiter   *Limiter // to which it is given back
-	party     *party   // who has it
+	limiter   *Limiter // the Limiter to which the place is given back
+	party     *party   // the party that has the place
 	holder    Holder   // nil: it is always Busy
 	reclaimed bool     // its holder was told to give it up; under limiter.mu
 	released  bool     // it was given back; under limiter.mu

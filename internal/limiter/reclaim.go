@@ -52,8 +52,8 @@ func (l *Limiter) reclaim() {
 // A forecast is what a party will have once all reclaimed places have gone to the waiters who are
 // to have them.
 type forecast struct {
-	held       int // how many places
-	waiting    int // how many of its waiters get none of these places
+	held       int // how many places the party will have
+	waiting    int // how many of the party's waiters will still be without a place
 	queueIndex int // the party's index in the partyHeap; -1: it is not in there
 }
 

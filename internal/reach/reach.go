@@ -49,7 +49,7 @@ func (r Reach) MayLeadTo(other Reach) bool {
 // A block is a range of addresses that have the same Reach.
 type block struct {
 	prefix netip.Prefix // the addresses
-	reach  Reach        // their Reach
+	reach  Reach        // the Reach of these addresses
 }
 
 // parseBlocks returns the blocks of these prefixes ("10.0.0.0/8"), all of one Reach. A prefix that

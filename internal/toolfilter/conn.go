@@ -69,8 +69,8 @@ func (s *session) receive(m *jsonrpc.Message) (reply *jsonrpc.Message) {
 // A refusal says why a client's message does not reach the server: the code and the text of a
 // JSON-RPC error.
 type refusal struct {
-	code int    // of the JSON-RPC error
-	text string // of the JSON-RPC error, for the client
+	code int    // the code of the JSON-RPC error
+	text string // the text of the JSON-RPC error, for the client
 }
 
 // checkClientMessage returns why a message must not reach the server, nil if it may.

@@ -11,8 +11,8 @@ import (
 // Bounds of what openLists remembers. Where one is exceeded, matchesAll is set, and every response
 // is filtered from then on.
 const (
-	maxOpenLists   = 1000 // how many requests are remembered
-	maxListIDBytes = 256  // how long the id of one of them may be
+	maxOpenLists   = 1000 // how many tools/list requests without an answer are remembered; more: openLists.matchesAll
+	maxListIDBytes = 256  // how long the id of a tools/list request that is remembered may be; longer: openLists.matchesAll
 )
 
 // openLists remembers which tools/list requests have no answer yet. Where it
@@ -23,7 +23,7 @@ const (
 type openLists struct {
 	mayHaveOpen atomic.Bool         // false: no response needs to be looked at, and nobody takes mu. True where openIDs has one, or matchesAll is set
 	mu          sync.Mutex          // guards openIDs and matchesAll
-	openIDs     map[jsonrpc.ID]bool // the ids of the requests; true: the client has cancelled it
+	openIDs     map[jsonrpc.ID]bool // the ids of the tools/list requests without an answer; true: the client has cancelled it
 	matchesAll  bool                // there were too many to remember, or one with too long an id: from now on every response may answer a tools/list
 }
 

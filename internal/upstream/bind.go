@@ -47,8 +47,8 @@ func (s *Server) sealState(ctx context.Context, client bridge.Conn, refuse func(
 // A binder binds requestState and ids of tasks to the principal of one client, and takes only those back.
 type binder struct {
 	s            *Server // has the secrets that bind
-	principal    string  // the client's
-	taskRequests idSet   // ids of its requests in progress whose results are about a task
+	principal    string  // the client's principal
+	taskRequests idSet   // ids of the client's requests in progress whose results are about a task
 }
 
 // unbindMessage returns a client's message as the server gets it: with the server's own requestState and ids
@@ -241,7 +241,7 @@ func (b *binder) bindNotification(m jsonrpc.Message) jsonrpc.Message {
 // An idSet is a set of ids of requests. The zero value is empty; any number of goroutines may use it. To ask
 // an empty one costs next to nothing.
 type idSet struct {
-	count atomic.Int32            // how many are in ids, to be read without mu
+	count atomic.Int32            // how many ids there are, to be read without mu
 	mu    sync.Mutex              // guards ids
 	ids   map[jsonrpc.ID]struct{} // the ids in it
 }

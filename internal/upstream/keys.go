@@ -27,7 +27,7 @@ type keyChooser struct {
 
 	exclusiveNumber    atomic.Uint64                // the last number that was given out for sharing.Key.Exclusive
 	lastIntroduction   atomic.Pointer[introduction] // what some modern client has said of itself last; see introductionOf
-	introductionMisses atomic.Uint32                // how many requests have said something else
+	introductionMisses atomic.Uint32                // how many requests have said something else than lastIntroduction, so far
 }
 
 // modernKey returns the key of the shared server that a request of a principal uses if the server is modern.
@@ -175,9 +175,9 @@ const replaceAfterMisses = 8
 // An introduction is what a modern request says of its client.
 type introduction struct {
 	meta            string // the whole _meta, raw; "": it is not kept
-	rawCapabilities string // the capabilities in it, raw
-	capabilities    string // what a legacy server is told of these
-	clientInfo      []byte // the clientInfo in it, raw
+	rawCapabilities string // the capabilities in _meta, raw
+	capabilities    string // what a legacy server is told of rawCapabilities
+	clientInfo      []byte // the clientInfo in _meta, raw
 }
 
 // keyOfState returns the key of the shared server in which a call waits for m, its retry, by the requestState

@@ -81,14 +81,14 @@ type responseWatcher struct {
 
 	hasAwaited  atomic.Bool             // awaited is not empty. Mostly it is empty, and nobody takes mu
 	mu          sync.Mutex              // guards the fields below
-	awaited     map[jsonrpc.ID]question // those that have no response yet, by id
+	awaited     map[jsonrpc.ID]question // the requests that have no response yet, by id
 	discoverIDs []jsonrpc.ID            // the ids of the last server/discover, at most maxDiscovers
 }
 
 // A question is a request whose response is of interest; the zero value is none.
 type question struct {
 	method      string // "tools/list" or "server/discover"
-	listVersion uint64 // schemas.Table.ListVersion when it was sent
+	listVersion uint64 // schemas.Table.ListVersion when the request was sent
 }
 
 // maxDiscovers is how many server/discover are remembered: a client that has given one up does not say so,

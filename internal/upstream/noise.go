@@ -10,7 +10,7 @@ const (
 	// there is one per noiseInterval, with the number of lines that it stands for, until there was none for
 	// noiseResetAfter.
 	noiseFirstWarnings = 5
-	noiseInterval      = time.Second // how long it takes from one later warning to the next, at least
+	noiseInterval      = time.Second // after the first warnings about noise: the shortest time from one to the next
 	noiseResetAfter    = time.Minute // how long without noise until the first warnings are given again
 )
 

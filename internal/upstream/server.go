@@ -104,16 +104,16 @@ type Spec struct {
 type Server struct {
 	spec       Spec         // as New has completed it
 	log        hclog.Logger // Spec.Logger, with the server's name
-	status     status       // for State
-	goroutines goroutines   // those that Close waits for
+	status     status       // what became of its Conns, for State
+	goroutines goroutines   // the goroutines that Close waits for
 	sealer     *era.Sealer  // binds requestState to principals
 	taskIDs    *era.TaskIDs // binds ids of tasks to principals
 
 	dialers dialers                    // the ways to the server
 	prober  *probe.Prober              // finds out which era the server speaks
 	pool    *sharing.Pool              // the shared servers
-	keys    keyChooser                 // chooses one of them for a client
-	tools   schemas.Cache[sharing.Key] // the tools of each, by its key
+	keys    keyChooser                 // chooses one of the shared servers for a client
+	tools   schemas.Cache[sharing.Key] // the tools of each shared server, by its key
 
 	sessionless atomic.Bool // a remote server has answered initialize without beginning a session
 }

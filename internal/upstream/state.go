@@ -49,7 +49,7 @@ type status struct {
 	lastError    string       // what was wrong last; "": nothing since the server has answered
 	failedStarts int          // starts in a row that have failed
 	refuses      bool         // it is a remote server, and has refused to serve anybody since it answered last
-	failedAt     time.Time    // when the last start failed, or it last refused
+	failedAt     time.Time    // when the last start failed, or the server last refused
 	ahead        *aheadServer // the server that was started ahead; nil: none was
 }
 
@@ -117,7 +117,7 @@ type countingDialer struct {
 	status    *status       // where the Conns count
 	log       hclog.Logger  // gets errors of stopping
 	dialer    bridge.Dialer // makes the Conns
-	transport string        // its name (transportName)
+	transport string        // the transport's name (transportName)
 	remote    bool          // the server is at a URL
 }
 

@@ -27,14 +27,14 @@ const IntrospectionClientSecret = "introspection-s3cret-of-the-bridge"
 // may be called concurrently.
 type Issuer struct {
 	URL    string            // its issuer identifier, and its address
-	Key    *ecdsa.PrivateKey // signs its tokens; its key id is k1
+	Key    *ecdsa.PrivateKey // signs the issuer's tokens; its key id is k1
 	Client *http.Client      // for requests to it; nil if another server serves it
 
 	// It answers everything with 502. This and the fields below are changed in Change only.
 	IsUnavailable bool
 	JWKS          any                       // its key set, which JSON encodes; nil: one with Key
 	Introspection map[string]map[string]any // by token: what introspection answers; of others it answers that they are not active
-	RequestCounts map[string]int            // how many requests it got, by path
+	RequestCounts map[string]int            // how many requests the issuer got, by path
 
 	t  testing.TB // fails when something goes wrong
 	mu sync.Mutex // held while a request is served, and in Change

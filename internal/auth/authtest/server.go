@@ -29,7 +29,7 @@ type Server struct {
 	registerRelease chan struct{} // closed by the refuse of HoldRegistration
 
 	mu                 sync.Mutex      // guards the fields below
-	requestCounts      map[string]int  // how many requests it got, by path
+	requestCounts      map[string]int  // how many requests the server got, by path
 	validTokens        map[string]bool // the access tokens that are valid
 	validCodes         map[string]bool // the authorization codes that were issued and not used
 	lastSecretNumber   int             // the number in what was issued last: a code, or an access token and its refresh token

@@ -22,7 +22,7 @@ import (
 const (
 	minRedirectPort = 33418 // the lowest port of redirect URIs
 	maxRedirectPort = 49150 // the highest port of redirect URIs
-	extraPortTries  = 8     // how many other ports are tried where one is in use
+	extraPortTries  = 8     // how many other ports are tried for the redirect where one is in use
 )
 
 // callbackPath is the path of all redirect URIs.

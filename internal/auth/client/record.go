@@ -163,8 +163,8 @@ const failedSignInDocumentName = "ended"
 
 // A FailedSignIn says when and why the last sign-in failed.
 type FailedSignIn struct {
-	EndedAt time.Time `json:"at,omitzero"`       // when; zero: the last sign-in succeeded, or there was none
-	Problem string    `json:"problem,omitempty"` // why, in one line
+	EndedAt time.Time `json:"at,omitzero"`       // when it failed; zero: the last sign-in succeeded, or there was none
+	Problem string    `json:"problem,omitempty"` // why it failed, in one line
 }
 
 // noteSignInEnd stores how a sign-in has ended, for other processes: failed because of err, or well if err is nil.

@@ -76,9 +76,9 @@ func (r *renewer) beginWork() (done func(), err error) {
 
 // A renewalPause is the time after a failed renewal in which no other one is tried.
 type renewalPause struct {
-	until      time.Time             // when it ends
+	until      time.Time             // when the pause ends
 	failures   int                   // how many renewals of this credential have failed in a row
-	err        error                 // the error of the last of these; nil: there is no pause
+	err        error                 // the error of the last failed renewal; nil: there is no pause
 	generation tokenstore.Generation // of the credential that was to be renewed
 }
 

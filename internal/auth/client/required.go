@@ -15,7 +15,7 @@ type SignInRequired struct {
 	URL      string    // where the person signs in; "": nobody has begun the sign-in
 	UserCode string    // what the person types at URL; "": nothing
 	Expires  time.Time // when URL and UserCode end; zero: that is not known
-	Reason   string    // why, in one line
+	Reason   string    // why a sign-in is needed, in one line
 
 	TriedGeneration tokenstore.Generation // of the stored credential that was not enough; 0: none was stored. A credential of another generation may be enough
 }

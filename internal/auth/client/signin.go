@@ -47,7 +47,7 @@ var errSignInCancelled = errors.New("it was cancelled")
 
 // A SignInFlow is one sign-in of a person that is under way. Wait ends it, and so does Close.
 type SignInFlow struct {
-	credential  *Credential           // the one that it is for
+	credential  *Credential           // the credential that it is for
 	discovery   *discovery            // the metadata that it works with
 	demands     serverDemands         // what challenges had asked for when it began
 	oauthClient auth.Client           // who we are to the authorization server
@@ -309,8 +309,8 @@ var errNobodyAnswered = fmt.Errorf("nobody has answered in time; sign in again: 
 
 // Waits between token requests for a device code (RFC 8628, 3.5).
 const (
-	slowDownStep              = 5 * time.Second // how much longer the wait gets with each SlowDown
-	maxDeviceCodePollInterval = time.Minute     // up to this, a server that does not answer doubles the wait
+	slowDownStep              = 5 * time.Second // by how much each SlowDown lengthens the wait between token requests for a device code
+	maxDeviceCodePollInterval = time.Minute     // a token request for a device code that is not answered doubles the wait for the next, up to this
 )
 
 // pollDeviceCode asks for the token of the device code again and again until the person has agreed or refused, or ctx is done.

@@ -111,8 +111,8 @@ func (r *renewer) keepUnsaved(s tokenstore.Credential, replaces tokenstore.Gener
 	return h, nil
 }
 
-// saveUnsaved tries to store what keepUnsaved keeps. done: renewing is over, because that is stored and not due, or still cannot be stored (err). done is also
-// false if nothing was unsaved.
+// saveUnsaved tries to store the credential that could not be stored before. done: renewing is over, because that is stored and not due, or still cannot be
+// stored (err). done is also false if there is no such credential.
 func (r *renewer) saveUnsaved(l *tokenstore.LockedCredential) (got *credentialSnapshot, done bool, err error) {
 	r.mu.Lock()
 	u := r.unsavedCredential
@@ -135,7 +135,7 @@ func (r *renewer) saveUnsaved(l *tokenstore.LockedCredential) (got *credentialSn
 	return got, true, err
 }
 
-// dropUnsaved forgets what keepUnsaved keeps.
+// dropUnsaved forgets the credential that could not be stored.
 func (r *renewer) dropUnsaved() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,7 +18,7 @@ type credentialSnapshot struct {
 	renewAt             time.Time             // from then on the next use renews the token; zero: only a 401 does
 	prover              *auth.Prover          // makes the DPoP proofs; nil: the token is not bound to a key
 	authorizationHeader []string              // the value of the header Authorization
-	isUnsaved           bool                  // it could not be written to the store, and exists in this process only
+	isUnsaved           bool                  // the credential could not be written to the store, and exists in this process only
 	isAcceptanceNoted   atomic.Bool           // the server has accepted the token, and noteTokenAccepted has been called for that
 }
 

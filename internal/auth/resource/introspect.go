@@ -13,8 +13,8 @@ import (
 const (
 	activeCacheTime   = time.Minute      // how long the answer counts that a token is valid
 	inactiveCacheTime = 5 * time.Second  // how long the answer counts that a token is not valid
-	maxIntrospections = 32               // how many questions there may be at a time
-	introspectTimeout = 10 * time.Second // how long one question may take, unless Options.Caller has a Timeout
+	maxIntrospections = 32               // how many introspection requests there may be at a time
+	introspectTimeout = 10 * time.Second // how long one introspection request may take, unless Options.Caller has a Timeout
 )
 
 // An introspector asks an introspection endpoint about tokens (RFC 7662).

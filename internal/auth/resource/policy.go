@@ -26,7 +26,7 @@ type policyRule struct {
 
 const (
 	maxPolicyRules = 10_000   // how many lines a policy may have, without empty ones and notes
-	maxLineBytes   = 64 << 10 // how long a line may be
+	maxLineBytes   = 64 << 10 // how long a line of a policy file may be
 )
 
 // ParsePolicy reads a policy. Each line is one of

@@ -47,7 +47,7 @@ type Settings struct {
 	IDP      IDP      `json:"idp,omitzero"`      // for ModeEnterprise
 	TLS      TLS      `json:"tls,omitzero"`      // for connections to the authorization server
 
-	Scopes          []string          `json:"scopes,omitempty"`          // asked for instead of those that the server lists; nil: those count
+	Scopes          []string          `json:"scopes,omitempty"`          // the scopes to ask for instead of those that the server lists; nil: those that it lists
 	Resource        string            `json:"resource,omitempty"`        // the "resource" parameter; "": what the server publishes; Off: none is sent
 	AuthorizeParams []Param           `json:"authorizeParams,omitempty"` // added to the authorization request, in order
 	IssuerAliases   map[string]string `json:"issuerAliases,omitempty"`   // by an issuer as it is announced: the issuer that its metadata may name instead
@@ -77,8 +77,8 @@ type Client struct {
 
 // A Redirect is where the browser comes back to.
 type Redirect struct {
-	Host string `json:"host,omitempty"` // "127.0.0.1" (also ""), or "localhost"
-	Port int    `json:"port,omitempty"` // 0: made of the key of the credential
+	Host string `json:"host,omitempty"` // the host that browsers come back to: "127.0.0.1" (also ""), or "localhost"
+	Port int    `json:"port,omitempty"` // the port that browsers come back to; 0: made of the key of the credential
 }
 
 // An IDP is the company's identity provider, for ModeEnterprise.
@@ -100,7 +100,7 @@ type TLS struct {
 
 // A Param is an additional parameter of the authorization request.
 type Param struct {
-	Name  string `json:"name"`  // of the parameter
+	Name  string `json:"name"`  // the parameter's name
 	Value string `json:"value"` // not escaped yet
 }
 

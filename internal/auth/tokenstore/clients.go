@@ -11,9 +11,9 @@ import (
 // one goroutine at a time may use it.
 type Registration struct {
 	ClientID        string    `json:"clientID"`                // the id that the issuer has given
-	RedirectURIs    []string  `json:"redirectURIs,omitempty"`  // those that it was registered with
+	RedirectURIs    []string  `json:"redirectURIs,omitempty"`  // the redirect URIs that the client was registered with
 	AuthMethod      string    `json:"authMethod,omitempty"`    // how the client authenticates at the token endpoint
-	RegisteredAt    time.Time `json:"registered,omitzero"`     // when it was registered; zero: a sign-in with it has failed since
+	RegisteredAt    time.Time `json:"registered,omitzero"`     // when the client was registered; zero: a sign-in with it has failed since
 	SecretExpiresAt time.Time `json:"expires,omitzero"`        // when ClientSecret ends; zero: never
 	LastUsed        time.Time `json:"proven,omitzero"`         // when a sign-in with it last succeeded; zero: never, or the last one failed
 	ManagementURL   string    `json:"managementURL,omitempty"` // where the registration can be changed and deleted; "": nowhere

@@ -16,7 +16,7 @@ type Credential struct {
 	Issuer             string `json:"issuer,omitempty"`             // the authorization server that issued the tokens
 	TokenEndpoint      string `json:"tokenEndpoint,omitempty"`      // of the Issuer, where the token is renewed
 	RevocationEndpoint string `json:"revocationEndpoint,omitempty"` // of the Issuer, where tokens are revoked; "": nowhere
-	ClientID           string `json:"clientID,omitempty"`           // that of a [Registration] at Issuer, or a given one
+	ClientID           string `json:"clientID,omitempty"`           // the client id: that of a [Registration] at Issuer, or a given one
 	Resource           string `json:"resource,omitempty"`           // the "resource" parameter that was sent; "": none
 
 	TokenType       string    `json:"tokenType,omitempty"` // the scheme to send AccessToken with, as the issuer spelled it

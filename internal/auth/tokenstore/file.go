@@ -36,7 +36,7 @@ const (
 // A storeFile names one file of the store.
 type storeFile struct {
 	folder string // the subfolder that it is in (credentialFolder ...), which is also the kind of its content
-	stem   string // its name without ".json"
+	stem   string // the file's name without ".json"
 }
 
 // fileName returns its name, with ".json".

@@ -11,8 +11,8 @@ import (
 // ListEntry is one key of a [Store.List]. It is a value, as a Credential is.
 type ListEntry struct {
 	Key         Key      // the key
-	Entry       Entry    // what is stored under it; generation 0: no credential
-	Err         error    // why it cannot be read; a broken file is left where it is
+	Entry       Entry    // what is stored under Key; generation 0: no credential
+	Err         error    // why the credential cannot be read; a broken file is left where it is
 	BrokenFiles []string // paths of broken files that were set aside
 }
 

@@ -63,8 +63,8 @@ func credentialFile(key Key) (storeFile, error) {
 // calls work, until work returns; after that its methods fail with [ErrReleased].
 type LockedCredential struct {
 	store      *Store           // the Store that it is in
-	file       storeFile        // of the credential
-	key        Key              // of the credential
+	file       storeFile        // the file of the credential
+	key        Key              // the key of the credential
 	content    storedCredential // what was last read from the file, or written to it
 	entry      Entry            // content as the Entry that callers get
 	isReleased bool             // work has returned, and the lock is released

@@ -63,7 +63,7 @@ const maxSentSince = 1000
 // answer decides, and everything after it is handed on. mu is not held across calls of a Conn.
 type fallbackConn struct {
 	f         *Fallback          // the Fallback that has made it
-	clientCtx context.Context    // the ctx of Dial, which says whose Conn it is
+	clientCtx context.Context    // the ctx of Dial, which says who the client is
 	ctx       context.Context    // done at Close
 	cancel    context.CancelFunc // ends ctx
 	wg        sync.WaitGroup     // the goroutine that sends sentSince again
@@ -172,7 +172,7 @@ func (c *fallbackConn) Receive(ctx context.Context, sink bridge.Sink) error {
 // A fallbackSink is the Sink of a fallbackConn's first Conn: it looks for the answer to initialize.
 type fallbackSink struct {
 	ctx  context.Context // of Receive: the one of Send ends when the first Conn is closed
-	c    *fallbackConn   // whose Sink it is
+	c    *fallbackConn   // the fallbackConn that receives with it
 	sink bridge.Sink     // the client's
 }
 

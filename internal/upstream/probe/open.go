@@ -84,12 +84,12 @@ func (p *Prober) open(ctx context.Context, first *Process, placed func(), silent
 
 // An openAttempt is one process that is sent initialize to find out its era.
 type openAttempt struct {
-	p           *Prober         // whose attempt it is
+	p           *Prober         // the Prober that makes the attempt
 	process     *Process        // the process, without clients
-	probed      bool            // it was sent server/discover before
+	probed      bool            // the process was sent server/discover before
 	params      []byte          // those of the initialize that a client's server would be sent; nil: there is no such client, and the bridge's own are sent
-	discovered  jsonrpc.Message // its answer to server/discover; invalid: none has come
-	initialized jsonrpc.Message // its answer to initialize; invalid: none has come
+	discovered  jsonrpc.Message // the process's answer to server/discover; invalid: none has come
+	initialized jsonrpc.Message // the process's answer to initialize; invalid: none has come
 }
 
 // ask sends initialize, and waits, at most so long, until it is clear what the answers say. The error is why

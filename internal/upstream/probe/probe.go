@@ -111,7 +111,7 @@ type Prober struct {
 	foundAt         time.Time           // when the era was found
 	modern          bool                // the server speaks 2026-07-28
 	skipsInitialize bool                // the server is a modern one that refuses initialize, or begins no session
-	inquiries       map[string]*inquiry // those in progress, by party
+	inquiries       map[string]*inquiry // the inquiries in progress, by party
 	lastErr         error               // why the last inquiry has failed; nil: it has not
 	spare           *Process            // a process that has told its era and waits for a client; nil: none
 }
@@ -125,8 +125,8 @@ func New(o Options) *Prober {
 
 // A Process is a server process that has told its era, and has no clients yet.
 type Process struct {
-	Conn   bridge.Conn         // to the process
-	Holder *TransferableHolder // of its place
+	Conn   bridge.Conn         // the Conn to the process
+	Holder *TransferableHolder // the holder of its place
 
 	openedParams []byte // the params of the initialize that it has accepted, as a legacy server; nil: it is modern
 }
@@ -158,7 +158,7 @@ func (h *TransferableHolder) Reclaim() bool {
 // for its process; until then each party has its own, so that nobody waits for a place with a party that has
 // its part already.
 type inquiry struct {
-	party         string             // for whose clients it was begun
+	party         string             // the party for whose clients it was begun
 	hasPlace      bool               // it has a place, or needs none; under Prober.mu
 	progressFuncs []func(string)     // tell the clients that wait what is waited for, if they have asked for progress (httpdial.WithProgress); under Prober.mu
 	cancel        context.CancelFunc // ends its ctx; called when it is over, or another one has found out

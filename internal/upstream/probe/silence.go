@@ -15,8 +15,8 @@ import (
 // the server could not be started, they would look in vain for what keeps it from starting.
 type silentError struct {
 	command    bool          // the server is a command that the bridge has started
-	discover   time.Duration // how long it had to answer server/discover
-	initialize time.Duration // how long it had to answer initialize after that; 0: it was not sent
+	discover   time.Duration // how long the server had to answer server/discover
+	initialize time.Duration // how long the server had to answer initialize after that; 0: it was not sent
 }
 
 // Error says what the server has not answered, and within which times.

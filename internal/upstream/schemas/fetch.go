@@ -79,8 +79,8 @@ func (t *Table) Schema(ctx context.Context, tool string, from Source) (schema []
 
 // A fetch is one request for the list of tools, for all calls that wait for it.
 type fetch struct {
-	began time.Time     // when it began
-	done  chan struct{} // closed when it is over
+	began time.Time     // when the fetch began
+	done  chan struct{} // closed when the fetch is over
 	err   error         // why the server could not be asked; nil: it could. To be read once done is closed
 }
 
@@ -140,7 +140,7 @@ func listTools(ctx context.Context, conn bridge.Conn, meta era.Meta) {
 
 // A toolLister is the Sink of listTools: it asks for the next page when one has come.
 type toolLister struct {
-	conn        bridge.Conn        // where it asks
+	conn        bridge.Conn        // the Conn over which it asks
 	requestHead []byte             // the params of a request as JSON, without the cursor and the last brace
 	pages       int64              // how many pages were asked for, which is the id of the last request
 	done        context.CancelFunc // ends Receive

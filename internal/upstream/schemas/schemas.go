@@ -64,8 +64,8 @@ type Table struct {
 	fetch        *fetch            // the request for the list in progress; nil: there is none
 }
 
-// input returns what is known of a tool. known is false if it is not in the Table. fresh: such a tool does
-// not exist, and the server need not be asked.
+// input returns what is known of a tool. known is false if it is not in the Table. fresh: the list was asked
+// for so recently that a tool that is not known counts as unknown, without asking the server again.
 func (t *Table) input(tool string) (schema []byte, known, fresh bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

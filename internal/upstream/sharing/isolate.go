@@ -23,11 +23,11 @@ const (
 // A crashIsolation knows the principals that have a process of their own where others share one, because
 // their calls have ended that. Any number of goroutines may use it. In the zero value there are none.
 type crashIsolation struct {
-	until atomic.Pointer[map[string]time.Time] // by principal, until when that is so; the map is never changed, but replaced; nil: there are none
+	until atomic.Pointer[map[string]time.Time] // by principal, until when it has a process of its own; the map is never changed, but replaced; nil: no principal has one
 
 	mu          sync.Mutex // held by who replaces until
 	lastUsers   []string   // the principals that had calls in progress when the shared process ended last
-	lastEndedAt time.Time  // when that was
+	lastEndedAt time.Time  // when the shared process ended last
 }
 
 // isIsolated reports whether a principal has a process of its own now.

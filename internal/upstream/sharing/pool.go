@@ -85,7 +85,7 @@ type Pool struct {
 
 	mu               sync.Mutex            // guards the fields below, and those of Servers
 	closed           error                 // why nobody can join any more (Shutdown); nil: everybody can
-	servers          map[Key]*Server       // those that clients can join
+	servers          map[Key]*Server       // the servers that clients can join, by key
 	starting         map[Key]chan struct{} // for each server that is being made: closed when it is there, or could not be made
 	serversByID      map[string]*Server    // those in servers, by Server.ID
 	lastServerNumber int                   // the number in the ID of the server that was made last

@@ -40,10 +40,10 @@ type Router struct {
 	cancel    context.CancelFunc // ends ctx
 	inbox     bridge.Inbox       // what the client is to get
 	receivers sync.WaitGroup     // the goroutines that receive from servers
-	sinkCalls atomic.Int32       // how many of them are handing a message on
+	sinkCalls atomic.Int32       // how many receivers are handing a message on to the client
 
 	mu          sync.Mutex                 // guards the fields below
-	memberships []*membership              // of the servers that the client has joined
+	memberships []*membership              // the memberships of the servers that the client has joined
 	calls       map[jsonrpc.ID]*membership // the server of each request in progress, by the request's id
 	closed      bool                       // Close was called
 }
@@ -51,8 +51,8 @@ type Router struct {
 // A membership is the Member by which a Router has joined one server.
 type membership struct {
 	*Member
-	router *Router // the client's
-	key    Key     // the server's
+	router *Router // the client's Router
+	key    Key     // the server's key
 }
 
 // NewRouter returns the Router of the client whose principal and party are in ctx.

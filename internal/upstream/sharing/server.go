@@ -13,19 +13,19 @@ import (
 // A Server is one server process, or connection to a remote server, that clients share (D.2). The process may
 // end and be started again; the Server stays.
 type Server struct {
-	Key        Key    // which clients share it
+	Key        Key    // says which clients share the server
 	Party      string // the party that has begun it, for which its place counts
 	ClientInfo []byte // the clientInfo that a legacy server is told of; nil: none
 
 	pool   *Pool           // the Pool that it is in
 	expiry lazytimer.Timer // calls expire
 	mux    *mux.Mux        // gives each member a Conn to the one process
-	parked func() bool     // reports whether calls in it wait for their clients (Options.Connect)
+	parked func() bool     // reports whether calls in the server wait for their clients (Options.Connect)
 	id     string          // what ID returns
 
 	registered bool           // addLocked was called, so that clients can join it, or could; under Pool.mu
 	members    int            // how many clients have joined and not left; under Pool.mu
-	requests   int            // how many of them have joined for a single request; under Pool.mu
+	requests   int            // how many of the members have joined for a single request; under Pool.mu
 	place      *limiter.Place // in the Pool's limiter; nil: it is Exclusive, and needs none; under Pool.mu
 	idleSince  time.Time      // when the last member has left; it means nothing while there are members; under Pool.mu
 	ended      bool           // it is closed, or is being closed; under Pool.mu

@@ -172,9 +172,9 @@ func (b *busConn) close() {
 // A methodCall names a method of an object on the bus, and the types of its arguments.
 type methodCall struct {
 	destination   string // the bus name of the program that has the object
-	path          string // of the object
+	path          string // the object that is called
 	interfaceName string // the interface that has the method
-	method        string // its name
+	method        string // the method's name
 	signature     string // the types of its arguments; "": it has none
 }
 

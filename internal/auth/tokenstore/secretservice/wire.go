@@ -173,7 +173,7 @@ func (r *dbusReader) readVariantType(signature string) {
 // A message is a D-Bus message that has been received.
 type message struct {
 	messageType   byte             // messageTypeReply ...
-	path          string           // of the object that has sent a signal
+	path          string           // of a signal: the object that has sent it
 	interfaceName string           // of a signal
 	member        string           // the name of a signal
 	errorName     string           // the name of an error
