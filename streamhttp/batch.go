@@ -83,7 +83,7 @@ func checkBatch(w http.ResponseWriter, r *http.Request, revision string) bool {
 // refuseInvalidBatch answers a batch in which nothing is a request, but some of it
 // is no message at all.
 func refuseInvalidBatch(w http.ResponseWriter, r *http.Request, errorResponses []jsonrpc.Message) {
-	observe.Refuse(r, "LI12", http.StatusBadRequest, "nothing in the batch is a request, and some of it is no message")
+	observe.Refuse(w, r, "LI12", http.StatusBadRequest, "nothing in the batch is a request, and some of it is no message")
 	w.Header()["Content-Type"] = valueJSON
 	w.WriteHeader(http.StatusBadRequest)
 	_, _ = w.Write(jsonArray(errorResponses))

@@ -163,7 +163,7 @@ func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 	}
 	defer e.release()
 	if no := h.checkParamHeaders(e.ctx, r.Header, *m, facts); no != nil { // it may have to ask the server
-		observe.Refuse(r, ruleOfRefusal(no), statusOfRefusal(no), no.Text)
+		observe.Refuse(w, r, ruleOfRefusal(no), statusOfRefusal(no), no.Text)
 		e.refuse(no)
 		return
 	}
@@ -187,7 +187,7 @@ func (h *Handler) logUnserved(err error) {
 // belongs to it (MI13).
 func writeRefusal(w http.ResponseWriter, r *http.Request, id jsonrpc.ID, refusal *era.Refusal) {
 	status := statusOfRefusal(refusal)
-	observe.Refuse(r, ruleOfRefusal(refusal), status, refusal.Text)
+	observe.Refuse(w, r, ruleOfRefusal(refusal), status, refusal.Text)
 	answer := refusal.Response(id)
 	w.Header()["Content-Type"] = valueJSON
 	w.WriteHeader(status)

@@ -199,7 +199,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, slot *admission.
 		InsecureSkipVerify: true,                  // the Guard has looked at the Origin
 	})
 	if err != nil { // and was answered
-		observe.Refuse(r, "WS3", http.StatusBadRequest, err.Error())
+		observe.Refuse(w, r, "WS3", http.StatusBadRequest, err.Error())
 		h.opts.Logger.Debug("no WebSocket", "reason", err)
 		return
 	}

@@ -18,7 +18,7 @@ var (
 // Observer that it is refused, by which rule of docs/rules.md. The zero id means that the id is
 // not known: it is sent as null, and from 2025-11-25 on, whose schema made it optional, left out (J4).
 func WriteError(w http.ResponseWriter, r *http.Request, rule string, status, code int, id jsonrpc.ID, text string) {
-	observe.Refuse(r, rule, status, text)
+	observe.Refuse(w, r, rule, status, text)
 	writeError(w, r, status, code, id, text)
 }
 
@@ -43,7 +43,7 @@ func Refuse(w http.ResponseWriter, r *http.Request, rule string, status int, tex
 
 // RefuseText is Refuse for requests that are answered with plain text and not with JSON.
 func RefuseText(w http.ResponseWriter, r *http.Request, rule string, status int, text string) {
-	observe.Refuse(r, rule, status, text)
+	observe.Refuse(w, r, rule, status, text)
 	http.Error(w, text, status)
 }
 
@@ -51,14 +51,14 @@ func RefuseText(w http.ResponseWriter, r *http.Request, rule string, status int,
 // not known) and text: it may succeed later. The Observer is told why, which may say more than clients
 // are to know.
 func RefuseBusy(w http.ResponseWriter, r *http.Request, id jsonrpc.ID, text string, why error) {
-	observe.Refuse(r, ruleBusy, http.StatusServiceUnavailable, why.Error())
+	observe.Refuse(w, r, ruleBusy, http.StatusServiceUnavailable, why.Error())
 	SetRetryAfter(w.Header())
 	writeError(w, r, http.StatusServiceUnavailable, jsonrpc.CodeInternalError, id, text)
 }
 
 // RefuseBusyText is RefuseBusy for requests that are answered with plain text and not with JSON.
 func RefuseBusyText(w http.ResponseWriter, r *http.Request, text string, why error) {
-	observe.Refuse(r, ruleBusy, http.StatusServiceUnavailable, why.Error())
+	observe.Refuse(w, r, ruleBusy, http.StatusServiceUnavailable, why.Error())
 	SetRetryAfter(w.Header())
 	http.Error(w, text, http.StatusServiceUnavailable)
 }

@@ -61,7 +61,7 @@ func (h *Hub) serveStartPage(w http.ResponseWriter, r *http.Request) {
 	known, no := h.opts.Guard.Enter(w, r)
 	switch {
 	case no != nil && no.Status == http.StatusUnauthorized:
-		observe.Refuse(observe.WithCause(r, no.Cause), no.Rule, no.Status, no.Reason)
+		observe.Refuse(w, observe.WithCause(r, no.Cause), no.Rule, no.Status, no.Reason)
 		writeStartPage(w, r, no.Status, startPage{Refused: no.Reason})
 	case no != nil:
 		httpserve.RefuseText(w, observe.WithCause(r, no.Cause), no.Rule, no.Status, no.Reason)

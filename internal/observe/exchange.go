@@ -1,7 +1,6 @@
 package observe
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"time"
@@ -30,47 +29,42 @@ func (o *Observer) serveHTTP(h http.Handler, w http.ResponseWriter, r *http.Requ
 	if o.Describe != nil {
 		e.Server, e.RemoteAddr = o.Describe(r)
 	}
-	e.ctx = exchangeContext{r.Context(), e}
-	r = r.WithContext(&e.ctx)
 	e.body = countedBody{r.Body, &e.RequestBytes}
-	r.Body = &e.body
+	r.Body = &e.body // as http.MaxBytesReader is used; a copy of the request would cost as much as a message
 	defer e.end(r)
 	h.ServeHTTP(e, r)
 }
 
-type exchangeKey struct{}
-
-// exchangeContext is the ctx of a request. It has the exchange under exchangeKey.
-type exchangeContext struct {
-	context.Context
-	e *exchange
-}
-
-// Value implements context.Context.
-func (c *exchangeContext) Value(key any) any {
-	if key == (exchangeKey{}) {
-		return c.e
-	}
-	return c.Context.Value(key)
-}
-
 // exchange is an HTTP exchange in progress, and the http.ResponseWriter that the Handler gets. It has no other methods than
-// those of that interface, and Unwrap for an http.ResponseController. Its ctx and body are fields and no pointers, because
+// those of that interface, and Unwrap for an http.ResponseController. Its body is a field and no pointer, because
 // each allocation costs time.
 type exchange struct {
 	http.ResponseWriter
 	o *Observer
 	Exchange
 	origin *SessionOrigin // of the session that it belongs to; nil: not known
-	ctx    exchangeContext
 	body   countedBody
 }
 
 // SetExchangeOrigin says to which session an HTTP exchange belongs. w is the ResponseWriter that the
 // Handler was given. It does nothing if nobody watches the exchange.
 func SetExchangeOrigin(w http.ResponseWriter, to *SessionOrigin) {
-	if e, ok := w.(*exchange); ok {
+	if e := exchangeOf(w); e != nil {
 		e.origin = to
+	}
+}
+
+// exchangeOf returns the exchange that w is, or that it writes to; nil: nobody watches exchanges.
+func exchangeOf(w http.ResponseWriter) *exchange {
+	for {
+		switch x := w.(type) {
+		case *exchange:
+			return x
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = x.Unwrap()
+		default:
+			return nil
+		}
 	}
 }
 

@@ -280,14 +280,14 @@ func (o *Observer) tellMessage(p *Passed) {
 }
 
 // Refuse tells the Observer of r's ctx, if there is one, that r is refused. It is for
-// whoever answers a request with an HTTP status. It costs only refused requests anything.
+// whoever answers a request with an HTTP status. w is what the Handler was given. It costs only refused requests anything.
 // rule and why are Rule and Reason of the event Refused.
-func Refuse(r *http.Request, rule string, status int, why string) {
+func Refuse(w http.ResponseWriter, r *http.Request, rule string, status int, why string) {
 	o := FromContext(r.Context())
 	if o == nil || o.eventWatchers.Load() == nil {
 		return
 	}
-	if x, ok := r.Context().Value(exchangeKey{}).(*exchange); ok {
+	if x := exchangeOf(w); x != nil {
 		x.Rule, x.Reason = rule, why
 	}
 	cause, _ := r.Context().Value(causeKey{}).(string)
