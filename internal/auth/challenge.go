@@ -15,15 +15,15 @@ const (
 
 // A Challenge is one challenge of WWW-Authenticate (RFC 9110, 11.3 and 11.6.1).
 type Challenge struct {
-	Scheme  string  // as it was sent; compared without regard to case
+	Scheme  string  // the authentication scheme, as it was sent; compared without regard to case
 	Token68 string  // the text that some schemes have in the place of parameters (RFC 9110, 11.2); "": none
-	Params  []Param // in their order, without their quotes
+	Params  []Param // the parameters in their order, without their quotes
 }
 
 // A Param is one parameter of a Challenge. Its name is compared without regard to case, and occurs
 // once (RFC 9110, 11.2).
 type Param struct {
-	Name  string // as it was sent
+	Name  string // the parameter's name, as it was sent
 	Value string // without quotes and escapes
 }
 
@@ -131,7 +131,7 @@ func (c Challenge) repeatedParam() string {
 type challengeScanner struct {
 	text       string // the line
 	pos        int    // how many bytes of text were read
-	lineNumber int    // for errors; the first line is 1
+	lineNumber int    // which header line it reads, for errors; the first line is 1
 }
 
 // syntaxError returns an error that says that what is wrong at pos.

@@ -35,7 +35,7 @@ const (
 type Client struct {
 	ID         string           // its client_id
 	Secret     string           // the client's secret; "": a public client, or one with a key
-	Key        *AssertionSigner // for PrivateKeyJWT; nil: none
+	Key        *AssertionSigner // signs for PrivateKeyJWT; nil: there is no key
 	AuthMethod string           // how it authenticates at the token endpoint: ClientSecretBasic, ClientSecretPost, ClientAuthNone or PrivateKeyJWT; "": chosen by what the server's metadata lists
 }
 

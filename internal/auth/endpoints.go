@@ -56,7 +56,7 @@ func (c *EndpointCaller) Introspect(ctx context.Context, server ServerMetadata, 
 
 // A DeviceAuthorization is what a person needs to sign in with another device (RFC 8628, 3.2).
 type DeviceAuthorization struct {
-	DeviceCode              string        // for DeviceCodeGrant: a secret; the person does not see it
+	DeviceCode              string        // the code for DeviceCodeGrant: a secret; the person does not see it
 	UserCode                string        // the code that the person enters at VerificationURI: foreign text
 	VerificationURI         string        // the page that the person opens
 	VerificationURIComplete string        // the same page with the code in its address; "": none, or not usable

@@ -35,7 +35,7 @@ type KeySet struct {
 	Caller *EndpointCaller // makes the fetches, and has the clock; nil: the zero value
 
 	mu           sync.Mutex        // guards the fields below
-	keys         []verificationKey // of the last fetch that succeeded
+	keys         []verificationKey // the keys of the last fetch that succeeded
 	fetchedAt    time.Time         // when keys were fetched; zero: no fetch has succeeded
 	lastFetchTry time.Time         // when the last fetch began; zero: there was none, or its caller's ctx ended it
 	fetchDone    chan struct{}     // closed when the fetch in progress ends; nil: there is none

@@ -41,7 +41,7 @@ type JWTVerifier struct {
 	Issuer    string           // what "iss" must be, byte for byte
 	Audiences []string         // "aud" must have one of these, byte for byte; without any no token is valid
 	Keys      *KeySet          // the public keys of the issuer
-	Now       func() time.Time // nil: time.Now
+	Now       func() time.Time // the clock; nil: time.Now
 }
 
 // Verify returns what a token says, once all of this holds: at most 16 KiB; a signature by one of

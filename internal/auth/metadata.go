@@ -21,11 +21,11 @@ func (r Revision) usesLegacyDiscovery() bool { return r != "" && r < "2025-06-18
 
 // ResourceMetadata says how a resource is protected (RFC 9728, 2). Its JSON is that of the document.
 type ResourceMetadata struct {
-	Resource               string   `json:"resource"`                                             // as it was published: what "resource" parameters repeat
+	Resource               string   `json:"resource"`                                             // the resource's identifier as it was published: what "resource" parameters repeat
 	AuthorizationServers   []string `json:"authorization_servers,omitempty"`                      // the issuers that clients may get tokens from
 	ScopesSupported        []string `json:"scopes_supported,omitempty"`                           // the scopes that may be asked for; nil: the document does not say
 	BearerMethods          []string `json:"bearer_methods_supported,omitempty"`                   // how a Bearer token may be sent: "header" ...
-	Name                   string   `json:"resource_name,omitempty"`                              // for people
+	Name                   string   `json:"resource_name,omitempty"`                              // the resource's name, for people
 	Documentation          string   `json:"resource_documentation,omitempty"`                     // address of a page for developers
 	DPoPAlgs               []string `json:"dpop_signing_alg_values_supported,omitempty"`          // the algorithms that DPoP proofs may be signed with
 	DPoPRequired           bool     `json:"dpop_bound_access_tokens_required,omitempty"`          // only tokens that are bound to a DPoP key are accepted
@@ -36,7 +36,7 @@ type ResourceMetadata struct {
 // Discovery 1.0, 3). Its JSON is that of the document. Each address in it was checked: https, or
 // http to this machine (to any, if EndpointCaller.AllowsPlainHTTP).
 type ServerMetadata struct {
-	Issuer                      string   `json:"issuer"`                                                     // as its document has it: what "iss" of tokens and responses is compared with
+	Issuer                      string   `json:"issuer"`                                                     // the issuer, as the document has it: what "iss" of tokens and responses is compared with
 	AuthorizationEndpoint       string   `json:"authorization_endpoint,omitempty"`                           // where browsers are sent to sign in; "": nowhere
 	TokenEndpoint               string   `json:"token_endpoint,omitempty"`                                   // where tokens are asked for; "": nowhere
 	RegistrationEndpoint        string   `json:"registration_endpoint,omitempty"`                            // where clients register themselves (RFC 7591); "": nowhere

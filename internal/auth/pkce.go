@@ -33,7 +33,7 @@ func NewState() string { return randomText(16) }
 // An AuthorizationRequest is the request with which a person's browser is sent to the authorization
 // server (RFC 6749, 4.1.1; RFC 7636, 4.3).
 type AuthorizationRequest struct {
-	Server            ServerMetadata // whose AuthorizationEndpoint is asked
+	Server            ServerMetadata // the server whose AuthorizationEndpoint is asked
 	ClientID          string         // who asks
 	RedirectURI       string         // where the browser comes back to
 	State             string         // what the response must repeat (NewState)

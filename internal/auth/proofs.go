@@ -23,7 +23,7 @@ const (
 // ProofVerifier verifies the DPoP proofs of requests (RFC 9449, 4.3), and accepts each only once. The zero
 // value works. It may be used concurrently, and must not be copied.
 type ProofVerifier struct {
-	Now                 func() time.Time // nil: time.Now
+	Now                 func() time.Time // the clock; nil: time.Now
 	MaxRememberedProofs int              // how many proofs are taken in a window of 90 seconds; 0: 262,144
 
 	mu             sync.Mutex            // guards the fields below
@@ -44,7 +44,7 @@ type ExpectedProof struct {
 type Proof struct {
 	JKT    string    // thumbprint of the key that has signed it
 	Nonce  string    // our nonce that it repeats, not checked yet; "": it has none
-	Issued time.Time // when it was made, by the clock of who made it
+	Issued time.Time // when the proof was made, by the clock of who made it
 }
 
 // MayPrecede reports whether the proof may have been made before t, because the clock of who made it may be ahead by 30 s. A

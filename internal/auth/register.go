@@ -34,7 +34,7 @@ type ClientMetadata struct {
 type Registration struct {
 	Issuer          string    // the issuer that has registered the client
 	Client          Client    // the client; its AuthMethod is the one that the server has assigned, or else the one asked for; "": the server's metadata decides
-	RedirectURIs    []string  // those that the server has registered
+	RedirectURIs    []string  // the redirect URIs that the server has registered
 	IssuedAt        time.Time // when the client was registered, as the server says, or else by our clock
 	SecretExpiresAt time.Time // when Client.Secret ends; zero: never, or there is no secret
 	ManagementURL   string    // where the registration can be read and deleted (RFC 7592); "": nowhere

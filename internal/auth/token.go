@@ -180,9 +180,9 @@ func (c *EndpointCaller) parseToken(f strictjson.Fields, dpop bool) (Token, erro
 
 // A formRequest is one POST of a form to an endpoint of an authorization server.
 type formRequest struct {
-	operation           string         // for Error.Operation: "token request"
+	operation           string         // what Error.Operation becomes, such as "token request"
 	addr                string         // the endpoint
-	server              ServerMetadata // whose endpoint it is; says how clients authenticate
+	server              ServerMetadata // the server whose endpoint it is; says how clients authenticate
 	client              Client         // who authenticates
 	form                url.Values     // without what authenticates the client
 	prover              *Prover        // adds a DPoP proof; nil: none

@@ -75,9 +75,9 @@ const (
 //     up for everybody, first of all for the party that holds it.
 type Limiter struct {
 	mu              sync.Mutex          // guards all fields, and those of its parties, waiters and places
-	opts            Options             // as New got them; Resize changes Max
+	opts            Options             // the Options as New got them; Resize changes Max
 	places          map[*Place]struct{} // the places that are taken
-	parties         map[string]*party   // by name, those that hold or wait
+	parties         map[string]*party   // the parties that hold places or wait, by name
 	waiting         int                 // how many wait for a place, of all parties
 	reclaimedPlaces int                 // places that were reclaimed and are not given back yet
 	grants          uint64              // how many places have been given so far
@@ -110,7 +110,7 @@ type waiter struct {
 type Place struct {
 	limiter   *Limiter // the Limiter to which the place is given back
 	party     *party   // the party that has the place
-	holder    Holder   // nil: it is always Busy
+	holder    Holder   // what has the place, and may be told to give it up; nil: the place is always Busy
 	reclaimed bool     // its holder was told to give it up; under limiter.mu
 	released  bool     // it was given back; under limiter.mu
 }

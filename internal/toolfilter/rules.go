@@ -58,7 +58,7 @@ func Wrap(d bridge.Dialer, r Rules) bridge.Dialer {
 // A dialer is the Dialer that Wrap returns.
 type dialer struct {
 	server bridge.Dialer // the Dialer that is wrapped
-	filter *filter       // nil: err says why
+	filter *filter       // the compiled Rules; nil: err says why
 	err    error         // what is wrong with the Rules, so that each Dial fails; nil: nothing
 }
 
@@ -76,8 +76,8 @@ func (d *dialer) Dial(ctx context.Context) (bridge.Conn, error) {
 
 // A filter is compiled Rules. Any number of goroutines may use it.
 type filter struct {
-	allow  []pattern // from Rules.Allow; nil: every tool is allowed
-	ignore []pattern // from Rules.Ignore
+	allow  []pattern // the compiled patterns of Rules.Allow; nil: every tool is allowed
+	ignore []pattern // the compiled patterns of Rules.Ignore
 }
 
 // A pattern is a compiled pattern of Rules.

@@ -4,7 +4,7 @@ import "github.com/mcp-bridge/mcp-bridge/jsonrpc"
 
 // A Tool is one tool of a tools/list result.
 type Tool struct {
-	Name        string  // as the server spells it
+	Name        string  // the tool's name, as the server spells it
 	InputSchema []byte  // raw; nil: none. Not to be changed
 	Params      []Param // the annotated parameters, whose arguments go as headers too; nil: there are none
 	Err         error   // why its annotations are invalid, so that lists must leave the tool out (see ParseAnnotations); nil: they are valid

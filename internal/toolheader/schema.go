@@ -28,7 +28,7 @@ const (
 type Param struct {
 	Header string   // the name of its header, canonical: "Mcp-Param-Region"
 	Path   []string // the keys of properties that lead to it, from the arguments on
-	Type   Type     // as its schema says; arguments of another type have a header all the same
+	Type   Type     // the type that its schema says; arguments of another type have a header all the same
 }
 
 // annotationKey is the keyword of a property's schema whose value is the last part of the header's

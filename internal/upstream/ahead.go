@@ -121,7 +121,7 @@ func (s *aheadServer) close() error {
 // An earlyConn is the Conn to a server that has sent messages before it had a client.
 type earlyConn struct {
 	bridge.Conn
-	earlyMessages []jsonrpc.Message // those that Receive has not handed on yet
+	earlyMessages []jsonrpc.Message // the messages that came early, and that Receive has not handed on yet
 }
 
 // An earlySink keeps what a server sends, in conn.earlyMessages, up to maxEarlyMessages.

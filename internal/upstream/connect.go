@@ -22,7 +22,7 @@ type connector struct {
 	s           *Server                             // the configured server
 	shared      *sharing.Server                     // the shared server
 	toolSchemas *schemas.Table                      // learns the server's tools
-	filter      atomic.Pointer[legacyserver.Filter] // of the last legacy server that it has started; nil: none, or the server is modern
+	filter      atomic.Pointer[legacyserver.Filter] // the Filter of the last legacy server that it has started; nil: none, or the server is modern
 
 	starts       int // how many modern servers Dial has started; only Dial uses it
 	failedProbes int // how many servers in a row have ended at the question which era they speak; only Dial uses it

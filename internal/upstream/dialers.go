@@ -19,11 +19,11 @@ import (
 
 // dialers are the Dialers of a server, before they are wrapped (wrapDialer), but for modern.
 type dialers struct {
-	lasting          bridge.Dialer  // of Conns that outlive the session of a remote server; see Server.clientDialer
-	singleSession    bridge.Dialer  // of Conns that end with the session of a remote server; for a command, the same as lasting
+	lasting          bridge.Dialer  // makes Conns that outlive the session of a remote server; see Server.clientDialer
+	singleSession    bridge.Dialer  // makes Conns that end with the session of a remote server; for a command, the same as lasting
 	reportingRenewal bridge.Dialer  // lasting, for a server that clients share: its Conns say when the session was renewed; nil: lasting is used
-	modern           bridge.Dialer  // of Conns that speak modern, if the server does
-	remote           *remote.Dialer // for a server at a URL; nil: it is a command
+	modern           bridge.Dialer  // makes Conns that speak modern, if the server does
+	remote           *remote.Dialer // the Dialer of a server at a URL; nil: it is a command
 }
 
 // A dialFunc is a bridge.Dialer that is a function.

@@ -51,7 +51,7 @@ func (d *processDialer) start(ctx context.Context) (bridge.Conn, *process, error
 
 // A process is one running command of a server.
 type process struct {
-	dialer  *processDialer                  // which has started it
+	dialer  *processDialer                  // the processDialer that has started it
 	session atomic.Pointer[observe.Session] // the session that it works for; nil: none
 
 	killer atomic.Pointer[killer] // ends it at once; nil: it is only being started

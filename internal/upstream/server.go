@@ -102,7 +102,7 @@ type Spec struct {
 
 // A Server is one configured server. All methods may be called concurrently.
 type Server struct {
-	spec       Spec         // as New has completed it
+	spec       Spec         // the Spec as New has completed it
 	log        hclog.Logger // Spec.Logger, with the server's name
 	status     status       // what became of its Conns, for State
 	goroutines goroutines   // the goroutines that Close waits for

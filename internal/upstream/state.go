@@ -114,7 +114,7 @@ func (s *status) keptAhead() *aheadServer {
 // A countingDialer is a Dialer whose Conns, made by dialer, count in the status. Its first Conn is the one
 // that was started ahead, if there is one.
 type countingDialer struct {
-	status    *status       // where the Conns count
+	status    *status       // the status in which the Conns count
 	log       hclog.Logger  // gets errors of stopping
 	dialer    bridge.Dialer // makes the Conns
 	transport string        // the transport's name (transportName)

@@ -63,9 +63,9 @@ func run(ctx context.Context, w *watcher, files func() []string, changed func())
 // A watcher remembers what a set of files contained. It belongs to one
 // goroutine.
 type watcher struct {
-	notify       *fsnotify.Watcher  // nil: polling only
+	notify       *fsnotify.Watcher  // tells of changes; nil: polling only
 	pollInterval time.Duration      // how often the files are read though nothing was reported
-	lastContents map[string]content // by file name: what the file contained when it was last read
+	lastContents map[string]content // what each file contained when it was last read, by file name
 	recheckSoon  bool               // something may have happened unnoticed: wait does not wait for an event, only for settleTime
 }
 

@@ -33,7 +33,7 @@ type Issuer struct {
 	// It answers everything with 502. This and the fields below are changed in Change only.
 	IsUnavailable bool
 	JWKS          any                       // its key set, which JSON encodes; nil: one with Key
-	Introspection map[string]map[string]any // by token: what introspection answers; of others it answers that they are not active
+	Introspection map[string]map[string]any // by token: what introspection answers; of all other tokens it answers that they are not active
 	RequestCounts map[string]int            // how many requests the issuer got, by path
 
 	t  testing.TB // fails when something goes wrong

@@ -10,10 +10,10 @@ import (
 
 // A credentialBase is what all parts of a Credential share: whose it is, and how it is got. It does not change.
 type credentialBase struct {
-	options   Options              // of New
+	options   Options              // the Options of New
 	key       tokenstore.Key       // the credential's name in the store
 	serverURL string               // the MCP server's, as http or https: its metadata is looked for there
-	origin    origin               // of serverURL: only requests to it get the token
+	origin    origin               // the origin of serverURL: only requests to it get the token
 	caller    *auth.EndpointCaller // asks the server and its authorization server
 	random    func() float64       // returns a number from 0 to below 1, by which pauses and renewals differ
 }

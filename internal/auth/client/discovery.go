@@ -25,9 +25,9 @@ type discovery struct {
 // Bounds of what a server can make somebody do.
 const (
 	maxRecentSignIns = 5                // with so many sign-ins within signInWindow, nobody is asked to sign in again
-	signInWindow     = 10 * time.Minute // the time within which maxRecentSignIns counts
-	stepUpWindow     = time.Hour        // how long sign-ins count for maxStepUps
-	maxScopes        = 100              // of a server whose challenges have named more scopes, requests fail
+	signInWindow     = 10 * time.Minute // how long a sign-in counts as recent (maxRecentSignIns)
+	stepUpWindow     = time.Hour        // how long after a sign-in maxStepUps applies, and step-ups are counted
+	maxScopes        = 100              // how many scopes the challenges of a server may name, together; with more, its requests fail
 	discoveryTimeout = time.Minute      // how long fetching all metadata may take
 )
 

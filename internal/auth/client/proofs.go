@@ -16,7 +16,7 @@ type proverCache struct {
 	*credentialBase
 
 	mu      sync.Mutex        // guards the fields below
-	prover  *auth.Prover      // the last one that was asked for; nil: none was
+	prover  *auth.Prover      // the Prover that was asked for last; nil: none was
 	keyText tokenstore.Secret // the stored key from which prover was made
 }
 

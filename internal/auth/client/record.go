@@ -21,7 +21,7 @@ type serverDemands struct {
 	Scopes          []string       `json:"scopes,omitempty"`    // all that its challenges have named, at most maxScopes
 	OnlyAcceptsDPoP bool           `json:"dpop,omitempty"`      // its last challenge took only tokens that are bound to a key
 	IsStepUpDue     bool           `json:"stepUp,omitempty"`    // the last challenge was a 403, so the next sign-in is for more scopes
-	StepUpsByScopes map[string]int `json:"attempts,omitempty"`  // by scopeKey of Scopes: how often somebody signed in for them after a 403
+	StepUpsByScopes map[string]int `json:"attempts,omitempty"`  // how often somebody signed in after a 403, by the scopes that were asked for (scopeKey of Scopes)
 	SignInTimes     []time.Time    `json:"signed,omitempty"`    // when somebody signed in: the last maxRecentSignIns times
 	IsTokenAccepted bool           `json:"proven,omitempty"`    // the server has accepted the token of the last sign-in, for something
 }

@@ -37,7 +37,7 @@ type renewer struct {
 
 	mu                    sync.Mutex            // guards the fields below
 	closed                bool                  // close was called: no renewal begins any more
-	currentRenewal        *renewal              // nil: no renewal is under way
+	currentRenewal        *renewal              // the renewal under way; nil: none is
 	renewPause            renewalPause          // after the last renewal that failed; the zero value: none
 	unrenewableGeneration tokenstore.Generation // the credential that is not renewed for maxRenewPause from unrenewableAt on, since that would not help; 0: none
 	unrenewableAt         time.Time             // when markUnrenewable was called
@@ -79,14 +79,14 @@ type renewalPause struct {
 	until      time.Time             // when the pause ends
 	failures   int                   // how many renewals of this credential have failed in a row
 	err        error                 // the error of the last failed renewal; nil: there is no pause
-	generation tokenstore.Generation // of the credential that was to be renewed
+	generation tokenstore.Generation // the generation of the credential that was to be renewed
 }
 
 // A renewal is one renewal that is under way, with its result for all who wait for it.
 type renewal struct {
 	done   chan struct{}       // closed once result and err are there
 	result *credentialSnapshot // what to use now; nil without err: nothing usable is stored
-	err    error               // why it failed; nil: it did not
+	err    error               // why the renewal failed; nil: it did not
 }
 
 // emptyStoreCacheTime is how long after the store was found empty it is not read again for a request.

@@ -17,7 +17,7 @@ type SignInRequired struct {
 	Expires  time.Time // when URL and UserCode end; zero: that is not known
 	Reason   string    // why a sign-in is needed, in one line
 
-	TriedGeneration tokenstore.Generation // of the stored credential that was not enough; 0: none was stored. A credential of another generation may be enough
+	TriedGeneration tokenstore.Generation // the generation of the stored credential that was not enough; 0: none was stored. A credential of another generation may be enough
 }
 
 // Error returns the reason, the URL and the code in one line.

@@ -27,7 +27,7 @@ type SignInOptions struct {
 	Browser         Browser                // opens the page; nil: there is none, and a device code is asked for where the server has them
 	UseDeviceCode   bool                   // the person signs in with a device code even if there is a Browser
 	RegisterAnew    bool                   // the client is registered again even if a registration is stored
-	TriedGeneration *tokenstore.Generation // of the stored credential that is not enough: BeginSignIn returns ErrAlreadySignedIn if another one is stored; nil: that is not looked at
+	TriedGeneration *tokenstore.Generation // the generation of the stored credential that is not enough: BeginSignIn returns ErrAlreadySignedIn if another one is stored; nil: that is not checked
 	Timeout         time.Duration          // how long the person has; 0: 10 minutes
 	OnProgress      func(what string)      // told what BeginSignIn waits for next, in a few words; nil: nobody is told
 }
@@ -58,8 +58,8 @@ type SignInFlow struct {
 	codeVerifier        string                    // the code verifier of PKCE
 	redirectURI         string                    // where the browser comes back to; "" with a device code
 	proofKey            tokenstore.Secret         // the key of DPoP proofs; zero: the token is not bound to a key
-	deviceAuthorization *auth.DeviceAuthorization // nil: the person signs in with a browser that comes back
-	callbackReceiver    *callbackReceiver         // nil: the person signs in with a device code
+	deviceAuthorization *auth.DeviceAuthorization // the device code and what belongs to it; nil: the person signs in with a browser that comes back
+	callbackReceiver    *callbackReceiver         // takes the browser's return; nil: the person signs in with a device code
 
 	callbackServer   *http.Server   // serves callbackReceiver; nil: with a device code
 	servingListeners sync.WaitGroup // its goroutines, one for each listener

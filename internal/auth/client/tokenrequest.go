@@ -91,7 +91,7 @@ func credentialWithToken(s tokenstore.Credential, t auth.Token, now time.Time) t
 
 // An unsavedCredential is a credential that the issuer has given, and that could not be written to the store.
 type unsavedCredential struct {
-	credential         tokenstore.Credential // to be stored as soon as that works
+	credential         tokenstore.Credential // the credential, to be stored as soon as that works
 	replacedGeneration tokenstore.Generation // the generation in the store that it is to replace
 }
 

@@ -52,7 +52,7 @@ type tokenCache struct {
 	foundStoreEmptyAt atomic.Int64                       // when the store was last found empty, in Unix nanoseconds; 0: it was not, or has a credential by now
 
 	mu              sync.Mutex          // guards refusedSnapshot
-	refusedSnapshot *credentialSnapshot // the last one whose access token the server refused with 401; nil: none was
+	refusedSnapshot *credentialSnapshot // the last credential whose access token the server refused with 401; nil: none was
 }
 
 // isRefused reports whether the token of h is the last one that was refused with 401.

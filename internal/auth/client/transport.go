@@ -14,7 +14,7 @@ import (
 // is sent again, if its body can be replayed (GetBody). A request that has an Authorization header, or is for another origin, is passed on as it is. It may be
 // used concurrently, if Base may.
 type Transport struct {
-	Base       http.RoundTripper // nil: http.DefaultTransport
+	Base       http.RoundTripper // sends the requests; nil: http.DefaultTransport
 	Credential *Credential       // required
 }
 
@@ -75,7 +75,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // A roundTrip is one request of a Transport, which may be sent several times.
 type roundTrip struct {
-	request             *http.Request // as the Transport got it
+	request             *http.Request // the request, as the Transport got it
 	credential          *Credential   // what the request is sent with
 	tokenRefusals       int           // how many 401 it got with a token
 	hasRetriedWithNonce bool          // it was sent again with the nonce that the server asked for

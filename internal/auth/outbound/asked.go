@@ -17,7 +17,7 @@ import (
 // input_required as the answer to its newest call, which goes on all the same: its outcome becomes the answer to the
 // retry. All methods but the three hooks are called with elicitor.mu held.
 type clientPrompt struct {
-	elicitor *SignInElicitor // whose prompt it is
+	elicitor *SignInElicitor // the SignInElicitor whose prompt it is
 	ctx      context.Context // done at the end of the conversation
 	client   bridge.Conn     // the Conn of the client
 
@@ -30,17 +30,17 @@ type clientPrompt struct {
 	hasAccepted         bool       // the person has agreed to open shownURL
 
 	calls               map[jsonrpc.ID]*modernCall // calls in progress of modern clients that can show addresses, by their id
-	callsByRequestState map[string]*modernCall     // those of calls that were answered with input_required, by the requestState in that
-	callsByRetryID      map[jsonrpc.ID]*modernCall // those of calls whose retry is in progress, by the id of the retry
+	callsByRequestState map[string]*modernCall     // the calls that were answered with input_required, by the requestState in that
+	callsByRetryID      map[jsonrpc.ID]*modernCall // the calls whose retry is in progress, by the id of the retry
 	callCount           int                        // how many calls there have been
 }
 
 // A modernCall is a call of a modern client, which may be answered with input_required while the server works on it.
 type modernCall struct {
-	id               jsonrpc.ID // of the call, as the client and the server know it
+	id               jsonrpc.ID // the id of the call, as the client and the server know it
 	sequence         int        // its number: later calls have greater ones
 	method           string     // "tools/call" ...
-	progressToken    jsonrpc.ID // zero: it has none
+	progressToken    jsonrpc.ID // the progress token of the call; zero: it has none
 	isSendingOutcome bool       // the server's answer is on its way to the client
 
 	requestState       string          // what its retry will have as requestState; "": it was not answered with input_required

@@ -27,7 +27,7 @@ type Options struct {
 // An Authorizer adds the credential of one remote server to the requests of this process. Its methods may be called
 // concurrently. Close ends it.
 type Authorizer struct {
-	options     Options // of New
+	options     Options // the Options that New got
 	serverLabel string  // the server's URL as it is shown: without what may be secret
 
 	loginCommand string // the command line that signs in to the server

@@ -12,7 +12,7 @@ import (
 
 // A CheckFault is a fault that [Protector.Check] has found.
 type CheckFault struct {
-	URL string // of the issuer, or of the introspection endpoint, that it is about
+	URL string // the URL of the issuer, or of the introspection endpoint, that it is about
 	Err error  // what is wrong
 	// IsFinal: the metadata of the issuer names another issuer. No token of it will be valid here, and clients refuse the
 	// metadata too, until somebody changes a setting. Any other fault may go away by itself: the provider may just be

@@ -26,7 +26,7 @@ const (
 
 // A denial says why a request is not let through.
 type denial struct {
-	reason      denialReason // which decides the reply
+	reason      denialReason // why the request is denied, which decides the reply
 	asksForDPoP bool         // the challenge in the reply is to be of the scheme DPoP, where that is allowed
 	scopes      []string     // what insufficientScope demands
 	err         error        // the reason in more words, for Options.OnDenied

@@ -27,7 +27,7 @@ type tokenExpiries struct {
 	mu           sync.Mutex       // guards the fields below
 	bySecond     map[int64]expiry // by the second at which it ends, in Unix time
 	timer        *time.Timer      // calls cancelExpired; nil: it was never needed
-	timerFiresAt time.Time        // when it fires, by the clock of timers; zero: it does not
+	timerFiresAt time.Time        // when the timer fires, by the clock of timers; zero: it does not
 	closed       bool             // close was called: the timer is not set any more
 }
 

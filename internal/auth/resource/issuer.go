@@ -18,7 +18,7 @@ type issuer struct {
 	caller *auth.EndpointCaller // sends the requests to it
 
 	mu            sync.Mutex    // guards the fields below
-	keys          *auth.KeySet  // nil: the address of its keys is not known yet
+	keys          *auth.KeySet  // the keys of the issuer; nil: their address is not known yet
 	discoveryDone chan struct{} // closed when the attempt in progress ends; nil: there is none
 	lastDiscovery time.Time     // when the last attempt to find that address began
 	discoveryErr  error         // why the last attempt failed; nil: it did not

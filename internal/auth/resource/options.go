@@ -57,7 +57,7 @@ type Resource struct {
 // Options say which credentials a Protector accepts, and what they allow.
 type Options struct {
 	Issuers             []Issuer       // their signed tokens are accepted
-	Introspection       *Introspection // nil: only the tokens of Issuers are accepted
+	Introspection       *Introspection // how tokens are introspected; nil: only the tokens of Issuers are accepted
 	StaticKeys          *access.Tokens // fixed keys that are accepted; nil: none are
 	AcceptsCertificates bool           // a client certificate that the listener has verified is enough
 
@@ -308,10 +308,10 @@ func (p *Protector) SetPolicy(policy *Policy) { p.policy.Store(policy) }
 // A Protector lets requests through whose sender it knows, and whose token has the scopes. It may be used concurrently.
 // New makes one.
 type Protector struct {
-	options        Options                    // as New has completed them
+	options        Options                    // the Options, as New has completed them
 	caller         *auth.EndpointCaller       // sends requests to issuers, unless HTTPClientFor has another client for them
 	issuers        map[string]*issuer         // by Issuer.URL
-	introspector   *introspector              // nil: tokens are not introspected
+	introspector   *introspector              // asks the introspection endpoint; nil: tokens are not introspected
 	verifiedTokens *tokenCache                // what was found out about valid tokens
 	proofVerifier  auth.ProofVerifier         // verifies DPoP proofs, and remembers them
 	nonceMaker     *nonceMaker                // makes the nonces for DPoP proofs

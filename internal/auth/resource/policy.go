@@ -14,7 +14,7 @@ import (
 // A Policy says which scopes messages need. A nil Policy says that they need none. ParsePolicy makes
 // one. It may be used concurrently.
 type Policy struct {
-	rulesByMethod map[string][]policyRule // by METHOD; "*": for every method
+	rulesByMethod map[string][]policyRule // the rules by METHOD; "*": those for every method
 	impliedScopes map[string][]string     // by scope: all the scopes that it implies, without itself
 }
 

@@ -43,7 +43,7 @@ func (g *Grant) fillContextValues(s access.Sender) *Grant {
 // Grant.
 type requestContext struct {
 	context.Context
-	grant *Grant // of the request's sender
+	grant *Grant // the Grant of the request's sender
 }
 
 // Value returns the value of the Grant, or else that of the request's context.

@@ -13,9 +13,9 @@ import (
 // A routeTable has the endpoints of all resources, with the metadata and challenges that are answered there. It does
 // not change.
 type routeTable struct {
-	resources      []Resource           // from which it was made
+	resources      []Resource           // the Resources from which it was made
 	endpoints      map[string]*endpoint // by path, without the path of the public URL
-	fallback       *endpoint            // for every path that has no endpoint
+	fallback       *endpoint            // the endpoint for every path that has no endpoint
 	publicPath     string               // the path of the public URL; "": it has none
 	audiences      []string             // the addresses of all endpoints; nil: there is no public URL
 	metadataByPath map[string][]byte    // metadata documents, by the path behind metadataPathPrefix at which they are asked for

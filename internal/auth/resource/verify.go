@@ -31,8 +31,8 @@ type verifiedToken struct {
 	jkt               string       // the DPoP key that it is bound to (auth.Claims.JKT); "": none
 	x5t               string       // the certificate that it is bound to (auth.Claims.X5T); "": none
 	cachedUntil       time.Time    // from then on it must be verified again
-	issuer            *issuer      // whose key has signed it; nil: it was introspected
-	keyThumbprint     string       // of the key that has signed it; "": it was introspected
+	issuer            *issuer      // the issuer whose key has signed it; nil: it was introspected
+	keyThumbprint     string       // the thumbprint of the key that has signed it; "": it was introspected
 	keyCheckedAt      atomic.Int64 // when that key was last seen in the key set, in Unix seconds
 }
 

@@ -17,9 +17,9 @@ import (
 // A signInOrder tells a process whom to sign in where. The process reads it from stdin, so that no secret is in its
 // arguments.
 type signInOrder struct {
-	Settings        Settings              `json:"settings"`               // of the server, but for the client's secret
+	Settings        Settings              `json:"settings"`               // the settings of the server, but for the client's secret
 	ClientSecret    string                `json:"clientSecret,omitempty"` // Settings.Client.Secret, which is not in the JSON of Settings; "": none
-	TriedGeneration tokenstore.Generation `json:"known"`                  // of the stored credential that is not enough; 0: none is stored. If another one is stored, nobody signs in
+	TriedGeneration tokenstore.Generation `json:"known"`                  // the generation of the stored credential that is not enough; 0: none is stored. If another one is stored, nobody signs in
 }
 
 // A startReport is one line of JSON in which a process that signs a person in says how that has begun, or what it waits

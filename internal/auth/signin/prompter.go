@@ -13,7 +13,7 @@ import (
 
 // PrompterOptions say how a Prompter works.
 type PrompterOptions struct {
-	Settings Settings          // of the server; required
+	Settings Settings          // the settings of the server; required
 	Store    *tokenstore.Store // has the credential; required
 	// DetachedCommand is a program and its arguments, which calls RunDetachedSignIn with its stdin and stdout: a process
 	// that outlives this one. nil: the sign-in is in this process.
@@ -27,7 +27,7 @@ type PrompterOptions struct {
 // the person in at a time; with a DetachedCommand, that is a process of its own. Its methods may be called
 // concurrently.
 type Prompter struct {
-	options PrompterOptions    // of NewPrompter
+	options PrompterOptions    // the options that NewPrompter got
 	ctx     context.Context    // done at Close: ends a sign-in in this process
 	cancel  context.CancelFunc // ends ctx
 	running sync.WaitGroup     // the goroutines of runStart, for which Close waits
@@ -41,7 +41,7 @@ type Prompter struct {
 // A signInStart is a sign-in that is about to begin, for all requests that wait for that.
 type signInStart struct {
 	done     chan struct{} // closed when the sign-in has begun, or could not
-	err      error         // why it could not begin; nil: it has, or another process signs in. To be read once done is closed
+	err      error         // why the sign-in could not begin; nil: it has begun, or another process signs in. To be read once done is closed
 	progress string        // what it waits for, in a few words; "": not known; guarded by Prompter.mu
 }
 

@@ -40,12 +40,12 @@ type Settings struct {
 	Server   string `json:"server"`             // URL of the MCP server, http, https, ws or wss; required
 	Mode     string `json:"mode,omitempty"`     // how tokens are got (ModeNone ...); "": ModeAuto
 	Profile  string `json:"profile,omitempty"`  // tells several accounts at one server apart; "": the usual one
-	Revision string `json:"revision,omitempty"` // of the protocol, as far as discovery differs; "": the newest
+	Revision string `json:"revision,omitempty"` // the revision of the protocol, as far as discovery differs; "": the newest
 
 	Client   Client   `json:"client,omitzero"`   // who we are to the authorization server; zero: the client registers itself
 	Redirect Redirect `json:"redirect,omitzero"` // where the browser comes back to
-	IDP      IDP      `json:"idp,omitzero"`      // for ModeEnterprise
-	TLS      TLS      `json:"tls,omitzero"`      // for connections to the authorization server
+	IDP      IDP      `json:"idp,omitzero"`      // the identity provider, for ModeEnterprise
+	TLS      TLS      `json:"tls,omitzero"`      // how to connect to the authorization server
 
 	Scopes          []string          `json:"scopes,omitempty"`          // the scopes to ask for instead of those that the server lists; nil: those that it lists
 	Resource        string            `json:"resource,omitempty"`        // the "resource" parameter; "": what the server publishes; Off: none is sent
@@ -66,7 +66,7 @@ type Settings struct {
 // A Client is who we are to the authorization server, if somebody has registered us there.
 type Client struct {
 	ID          string            `json:"id,omitempty"`          // the client id; "": the client registers itself, or has a MetadataURL
-	Issuer      string            `json:"issuer,omitempty"`      // where ID was registered; "": nobody said
+	Issuer      string            `json:"issuer,omitempty"`      // the issuer at which ID was registered; "": nobody said
 	Secret      tokenstore.Secret `json:"-"`                     // the client's secret; zero: none, or in SecretFile
 	SecretFile  string            `json:"secretFile,omitempty"`  // a file with the client's secret, instead of Secret; "": none
 	KeyFile     string            `json:"keyFile,omitempty"`     // a file with the client's private key in PEM, for private_key_jwt; "": none

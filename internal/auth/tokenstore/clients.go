@@ -18,7 +18,7 @@ type Registration struct {
 	LastUsed        time.Time `json:"proven,omitzero"`         // when a sign-in with it last succeeded; zero: never, or the last one failed
 	ManagementURL   string    `json:"managementURL,omitempty"` // where the registration can be changed and deleted; "": nowhere
 
-	ClientSecret    Secret `json:"-"` // zero: a public client
+	ClientSecret    Secret `json:"-"` // the client's secret; zero: a public client
 	ManagementToken Secret `json:"-"` // the access token for ManagementURL
 }
 
@@ -29,7 +29,7 @@ func (r *Registration) secretsByName() map[string]*Secret {
 
 // storedRegistrations is the content of the file with the registrations at one issuer.
 type storedRegistrations struct {
-	Issuer        string         `json:"issuer"`        // whose registrations they are
+	Issuer        string         `json:"issuer"`        // the issuer whose registrations they are
 	Registrations []packedStruct `json:"registrations"` // each one is a packed Registration
 }
 
@@ -104,7 +104,7 @@ func (s *Store) UpdateRegistrations(ctx context.Context, issuer string, work fun
 // was noted. It is a value, as a Credential is.
 type Metadata struct {
 	Expires   time.Time                  `json:"expires,omitzero"`    // when what was fetched is out of date, as the caller set it; the store does not look at it
-	Documents map[string]json.RawMessage `json:"documents,omitempty"` // by a name that the caller chooses
+	Documents map[string]json.RawMessage `json:"documents,omitempty"` // the documents, by a name that the caller chooses
 }
 
 // Metadata returns the documents stored under key; none is no error. It waits

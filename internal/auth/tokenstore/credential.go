@@ -14,8 +14,8 @@ type Credential struct {
 	Account string `json:"account,omitempty"` // who has signed in, for people
 
 	Issuer             string `json:"issuer,omitempty"`             // the authorization server that issued the tokens
-	TokenEndpoint      string `json:"tokenEndpoint,omitempty"`      // of the Issuer, where the token is renewed
-	RevocationEndpoint string `json:"revocationEndpoint,omitempty"` // of the Issuer, where tokens are revoked; "": nowhere
+	TokenEndpoint      string `json:"tokenEndpoint,omitempty"`      // the endpoint of the Issuer where the token is renewed
+	RevocationEndpoint string `json:"revocationEndpoint,omitempty"` // the endpoint of the Issuer where tokens are revoked; "": there is none
 	ClientID           string `json:"clientID,omitempty"`           // the client id: that of a [Registration] at Issuer, or a given one
 	Resource           string `json:"resource,omitempty"`           // the "resource" parameter that was sent; "": none
 
@@ -27,9 +27,9 @@ type Credential struct {
 	LastProblem     string    `json:"problem,omitempty"`   // what went wrong last, for people; "": nothing; no secret
 	IsMachine       bool      `json:"machine,omitempty"`   // it was got without a person, and the next AccessToken needs none
 
-	AccessToken  Secret `json:"-"` // zero: there is none
-	RefreshToken Secret `json:"-"` // zero: there is none, or it was spent
-	IDToken      Secret `json:"-"` // of OpenID Connect; zero: there is none
+	AccessToken  Secret `json:"-"` // the access token; zero: there is none
+	RefreshToken Secret `json:"-"` // the refresh token; zero: there is none, or it was spent
+	IDToken      Secret `json:"-"` // the id token of OpenID Connect; zero: there is none
 	DPoPKey      Secret `json:"-"` // private key of the DPoP proofs that AccessToken needs; zero: it needs none
 }
 
@@ -88,7 +88,7 @@ func (b packedStruct) unpack(value any, secrets map[string]*Secret) error {
 
 // An Entry is what is stored under a key. It is a value, as a Credential is.
 type Entry struct {
-	Key Key // under which it is stored
+	Key Key // the key under which the credential is stored
 	// Generation is that of Credential; 0: there is no credential. It does not change with the rest of the file.
 	Generation Generation
 	Credential Credential // the zero value: none is stored

@@ -47,7 +47,7 @@ type fileEnvelope struct {
 	Version    int             `json:"version"`          // formatVersion when it was written
 	Kind       string          `json:"kind"`             // the folder of the storeFile, so that a file that was copied elsewhere is found out
 	Name       string          `json:"name"`             // the stem of the storeFile
-	Generation Generation      `json:"generation"`       // of the content
+	Generation Generation      `json:"generation"`       // the generation of the content
 	Plain      json.RawMessage `json:"plain,omitempty"`  // the content, as it is; nil: it is in Sealed
 	Sealed     *sealedContent  `json:"sealed,omitempty"` // the content, encrypted; nil: it is in Plain
 }

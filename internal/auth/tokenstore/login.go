@@ -147,7 +147,7 @@ func (s *Store) CancelLogin(key Key) error {
 
 // A PendingLoginEntry is a sign-in that PendingLogins has found. It is a value.
 type PendingLoginEntry struct {
-	Key   Key               // under which the process signs in
+	Key   Key               // the key under which the process signs in
 	Login LoginAnnouncement // what that process has announced
 }
 

@@ -109,7 +109,7 @@ func (p *Prober) exchange(ctx context.Context, conn bridge.Conn, question jsonrp
 // An answerSink calls handle with the responses that come, and answers the server's requests, until handle
 // has returned true.
 type answerSink struct {
-	conn        bridge.Conn                         // where the server's requests are answered
+	conn        bridge.Conn                         // the Conn over which the server's requests are answered
 	handle      func(jsonrpc.Message) (enough bool) // takes a response; true: it has what it needs
 	stopReceive context.CancelFunc                  // ends the Receive that has this Sink
 	enough      bool                                // handle has returned true: what comes is for the next user of conn

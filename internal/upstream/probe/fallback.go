@@ -171,7 +171,7 @@ func (c *fallbackConn) Receive(ctx context.Context, sink bridge.Sink) error {
 
 // A fallbackSink is the Sink of a fallbackConn's first Conn: it looks for the answer to initialize.
 type fallbackSink struct {
-	ctx  context.Context // of Receive: the one of Send ends when the first Conn is closed
+	ctx  context.Context // the ctx of Receive: the one of Send ends when the first Conn is closed
 	c    *fallbackConn   // the fallbackConn that receives with it
 	sink bridge.Sink     // the client's
 }

@@ -87,7 +87,7 @@ type openAttempt struct {
 	p           *Prober         // the Prober that makes the attempt
 	process     *Process        // the process, without clients
 	probed      bool            // the process was sent server/discover before
-	params      []byte          // those of the initialize that a client's server would be sent; nil: there is no such client, and the bridge's own are sent
+	params      []byte          // the params of the initialize that a client's server would be sent; nil: there is no such client, and the bridge's own are sent
 	discovered  jsonrpc.Message // the process's answer to server/discover; invalid: none has come
 	initialized jsonrpc.Message // the process's answer to initialize; invalid: none has come
 }

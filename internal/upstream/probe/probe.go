@@ -102,7 +102,7 @@ type Prober struct {
 	SettledAfter  time.Duration // how long a finding must have stood before it may be doubted: 10 s, less in tests
 	AnswerTimeout time.Duration // how long a server may take to answer server/discover: 3 s, less in tests
 
-	opts       Options         // of New
+	opts       Options         // the Options of New
 	log        hclog.Logger    // Options.Logger
 	spareTimer lazytimer.Timer // calls dropSpare
 

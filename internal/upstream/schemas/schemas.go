@@ -23,7 +23,7 @@ const (
 // whom. The zero Cache is ready for use by any number of goroutines.
 type Cache[K comparable] struct {
 	mu     sync.Mutex   // guards tables
-	tables map[K]*Table // by key
+	tables map[K]*Table // the Tables by their keys
 }
 
 // Table returns the Table with the tools of the servers that have this key. It is empty if there was none.

@@ -27,7 +27,7 @@ import (
 // A Key says which clients share a server (D.1): those with the same Key.
 type Key struct {
 	Legacy       bool   // the server is a legacy one
-	Principal    string // whose server it is; "": that of everybody, or of those who have not authenticated
+	Principal    string // the principal whose server it is; "": it is everybody's, or that of those who have not authenticated
 	Capabilities string // the client capabilities that the server was told of, as legacyserver.ProjectCapabilities writes them; "": none, or it is a modern server
 	Exclusive    uint64 // 0: it may be shared; otherwise the server is for one client, or one request, only, and this is its number
 }
@@ -72,7 +72,7 @@ type Options struct {
 // call that may wait. It comes after every other lock: a Mux is asked for its load under it
 // (Use), but calls the Pool without its own locks.
 type Pool struct {
-	opts     Options          // of NewPool
+	opts     Options          // the Options of NewPool
 	log      hclog.Logger     // Options.Logger
 	limiter  *limiter.Limiter // has the places of servers that are not Exclusive
 	isolated crashIsolation   // the principals that IsIsolated reports
@@ -87,7 +87,7 @@ type Pool struct {
 	closed           error                 // why nobody can join any more (Shutdown); nil: everybody can
 	servers          map[Key]*Server       // the servers that clients can join, by key
 	starting         map[Key]chan struct{} // for each server that is being made: closed when it is there, or could not be made
-	serversByID      map[string]*Server    // those in servers, by Server.ID
+	serversByID      map[string]*Server    // the servers in servers, by Server.ID
 	lastServerNumber int                   // the number in the ID of the server that was made last
 }
 

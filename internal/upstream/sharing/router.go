@@ -179,7 +179,7 @@ func (r *Router) Receive(ctx context.Context, sink bridge.Sink) error {
 
 // A memberSink hands what the server of a membership sends to the Router's inbox.
 type memberSink struct {
-	membership *membership // whose server sends
+	membership *membership // the membership whose server sends
 }
 
 // sink returns the Sink for the messages of its server.

@@ -26,7 +26,7 @@ type Server struct {
 	registered bool           // addLocked was called, so that clients can join it, or could; under Pool.mu
 	members    int            // how many clients have joined and not left; under Pool.mu
 	requests   int            // how many of the members have joined for a single request; under Pool.mu
-	place      *limiter.Place // in the Pool's limiter; nil: it is Exclusive, and needs none; under Pool.mu
+	place      *limiter.Place // the server's place in the Pool's limiter; nil: it is Exclusive, and needs none; under Pool.mu
 	idleSince  time.Time      // when the last member has left; it means nothing while there are members; under Pool.mu
 	ended      bool           // it is closed, or is being closed; under Pool.mu
 	reason     error          // what clients are told why it was ended; nil: that it has ended; under Pool.mu

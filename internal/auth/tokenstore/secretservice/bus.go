@@ -21,7 +21,7 @@ import (
 // A busConn is a connection to the bus of the user's session (D-Bus). One goroutine uses it, and makes one
 // call after the other. Whoever dials closes it.
 type busConn struct {
-	conn         net.Conn        // to the bus's socket
+	conn         net.Conn        // the connection to the bus's socket
 	ctx          context.Context // when it is done, conn is closed
 	stopClosing  func() bool     // keeps ctx from closing conn any more
 	reader       *bufio.Reader   // reads from conn

@@ -82,7 +82,7 @@ func (w *dbusWriter) writeArray(n int, elements func()) {
 type dbusReader struct {
 	data      []byte           // what is read
 	pos       int              // how many bytes of data were read
-	byteOrder binary.ByteOrder // of the numbers in data
+	byteOrder binary.ByteOrder // the byte order of the numbers in data
 	err       error            // the first error; nil: there was none
 }
 
@@ -174,13 +174,13 @@ func (r *dbusReader) readVariantType(signature string) {
 type message struct {
 	messageType   byte             // messageTypeReply ...
 	path          string           // of a signal: the object that has sent it
-	interfaceName string           // of a signal
+	interfaceName string           // of a signal: its interface
 	member        string           // the name of a signal
 	errorName     string           // the name of an error
 	signature     string           // the types of the values in body; "": it has none
-	replySerial   uint32           // of a reply or an error: the serial number of the call
+	replySerial   uint32           // of a reply or an error: the serial number of the call that it answers
 	body          []byte           // the values
-	byteOrder     binary.ByteOrder // of the numbers in body
+	byteOrder     binary.ByteOrder // the byte order of the numbers in body
 }
 
 // readMessage reads one message, of at most maxMessageBytes.
