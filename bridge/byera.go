@@ -78,22 +78,22 @@ const (
 // for the other, a goroutine receives from the client for both, into an Inbox for each.
 type eraSplit struct {
 	client        Conn               // the Conn that is shared
-	parentCtx     context.Context    // that of ServeConn
+	parentCtx     context.Context    // the ctx of ServeConn
 	ctx           context.Context    // what the Handlers get
 	cancel        context.CancelFunc // ends ctx
 	secondHandler sync.WaitGroup     // waits for the Handler that was started second
 	bothStarted   atomic.Bool        // both halves have a Handler; set under mu
 
 	receiver    sync.WaitGroup     // waits for the goroutine that receives from the client for both halves
-	stopReceive context.CancelFunc // ends that goroutine's Receive; nil: there is none
+	stopReceive context.CancelFunc // ends the Receive for both halves; nil: there was none yet
 
-	mu           sync.Mutex                    // guards the fields below
+	mu           sync.Mutex                    // guards the halves and what is known of the client
 	halves       [2]eraClientConn              // the one for legacy and the one for modern messages
-	firstHalf    *eraClientConn                // the one that the first message is for; set before its Handler is started
+	firstHalf    *eraClientConn                // the half that the first message is for; set before its Handler is started
 	openRequests map[jsonrpc.ID]*eraClientConn // requests without an answer, and the half that each went to; nil until there are both
 	clientErr    error                         // how the Receive for both has ended; nil: it has not
-	closeReason  error                         // the first reason, not nil, that a half was closed with
-	secondErr    error                         // what the Handler has returned that was started second
+	closeReason  error                         // the first reason that a half was closed with, to close client with; nil: none has had one
+	secondErr    error                         // the error of the Handler that was started second
 }
 
 // eraClientConn is one half of an eraSplit: the client's Conn as the Handler of one era sees it.

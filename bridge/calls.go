@@ -30,7 +30,7 @@ type PendingCalls struct {
 
 	lateChecks sync.WaitGroup // waits for runs of reportLate that go on, or are to come
 
-	mu        sync.Mutex  // guards the fields below, and the entries in the lists
+	mu        sync.Mutex  // guards the lists, the entries in them, lateTimer and closed
 	calls     callList    // clients' requests, but for subscriptions
 	longLived callList    // what may last: subscriptions, and requests of servers
 	lateTimer *time.Timer // calls reportLate; nil: none is set

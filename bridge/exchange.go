@@ -128,8 +128,8 @@ const maxRenewableTimeout = (1<<63 - 1) / maxTimeoutFactor
 type exchange struct {
 	// client has sent the request, server is to answer it
 	client, server Conn
-	opts           PumpOptions     // as given
-	ctx            context.Context // that of the client's Send with the request; before that, Exchange's
+	opts           PumpOptions     // Exchange's
+	ctx            context.Context // the ctx of the client's Send with the request; before that, Exchange's
 	id             jsonrpc.ID      // the request's
 	method         string          // the request's
 	isListen       bool            // the request is subscriptions/listen
@@ -148,7 +148,7 @@ type exchange struct {
 	// answered: the client was sent the answer. Only fromServerSink sets it and answerErr, in the server's Receive,
 	// and they are looked at after that.
 	answered  bool
-	answerErr error // the error of that; nil: none
+	answerErr error // the error with which the answer was sent to the client; nil: none
 }
 
 // What becomes of an exchange, which is decided once: the zero outcome says that it is open.

@@ -29,15 +29,15 @@ type Inbox struct {
 
 	sendTurn sync.Mutex // held while the receiver's Sink is called
 
-	mu            sync.Mutex                  // guards the fields below
+	mu            sync.Mutex                  // guards all of the Inbox but the limits; never held across a call of anything
 	queue         fifo.Queue[jsonrpc.Message] // what waits; the first is also what is being offered
 	queueMemory   [1]jsonrpc.Message          // the first memory of queue, which mostly is enough
 	queuedBytes   int                         // how many bytes the messages in queue have
 	taken         Load                        // all that the receiver has taken from queue so far
 	offeringFirst bool                        // the first of queue is being offered to sink: it must stay there meanwhile
-	dropOffered   bool                        // that message was removed (Remove): it is dropped if sink does not take it
+	dropOffered   bool                        // Remove has removed the message that is being offered to sink: it is dropped if sink does not take it
 	receiverIdle  bool                        // Receive waits for a message, so others may call sink
-	sink          Sink                        // that of the Receive which goes on; nil: none does
+	sink          Sink                        // the Sink of the Receive that goes on; nil: none does
 	cancelSend    context.CancelFunc          // ends the ctx of a Send of sink, for Abort; nil: this Receive has needed no Send yet
 	endErr        error                       // how Receive ends once queue is empty (End); nil: End was not called
 	abortErr      error                       // how Receive and Send end at once (Abort); nil: Abort was not called
@@ -286,11 +286,11 @@ func (b *Inbox) beginReceive(sink Sink) {
 
 // delivery is the part of one Receive of an Inbox that calls the Sink.
 type delivery struct {
-	inbox *Inbox // whose messages
-	sink  Sink   // who takes them
+	inbox *Inbox // the Inbox that Receive was called of
+	sink  Sink   // the Sink that Receive was called with
 
-	ctx  context.Context // that of the sink's Sends, which Abort ends too; nil: there was no Send yet
-	stop func()          // ends ctx; nil: as ctx
+	ctx  context.Context // the ctx of the sink's Sends, which Abort ends too; nil: there was no Send yet
+	stop func()          // ends ctx; nil: there is no ctx yet
 }
 
 // deliverFirst has the sink take the first message, and waits for that; idle: there is none yet. It is no part of

@@ -57,8 +57,8 @@ func Intercept(c Conn, h Hooks) Conn {
 
 // interceptor is the Conn that Intercept returns.
 type interceptor struct {
-	conn    Conn        // the Conn that the hooks are put before
-	hooks   Hooks       // as given
+	conn    Conn        // the Conn that is wrapped
+	hooks   Hooks       // Intercept's
 	replies *replyQueue // hands the receiver what Hooks.Send has replied; nil: there is no Hooks.Send
 
 	// received is a message of the peer, as Hooks.Receive has left it, while it is handed on, and, with offerAgain,
@@ -66,7 +66,7 @@ type interceptor struct {
 	received    jsonrpc.Message
 	reply       *jsonrpc.Message // what Hooks.Receive has answered to it, for the peer; nil: nothing, or it was sent
 	offerAgain  bool             // received was not taken: the Conn offers the peer's message again
-	receivedKey jsonrpc.Key      // while offerAgain: the Key of that message as the peer has sent it
+	receivedKey jsonrpc.Key      // while offerAgain: the Key of the message in received, as the peer has sent it
 	endErr      error            // how the Conn has ended; nil: it has not. Only Receive uses it
 
 	closeOnce sync.Once // for Close
@@ -320,10 +320,10 @@ const maxQueuedReplies = 16
 type replyQueue struct {
 	sinkLock chan struct{} // a lock whose wait can be given up: holds one element while somebody calls the receiver's Sink
 
-	mu          sync.Mutex                  // guards the fields below
+	mu          sync.Mutex                  // guards all fields but sinkLock
 	queued      fifo.Queue[jsonrpc.Message] // replies that wait for a Receive
-	sink        Sink                        // that of the Receive which goes on; nil: none does
-	stopReceive context.CancelFunc          // ends that Receive
+	sink        Sink                        // the Sink of the Receive that goes on; nil: none does
+	stopReceive context.CancelFunc          // ends the Receive that goes on
 	refused     error                       // the error with which sink has refused a reply; nil: none
 	cancelSend  context.CancelFunc          // ends the Send of sink that goes on with a reply; nil: none does
 	endErr      error                       // why there will be no Receive any more; nil: there may be one

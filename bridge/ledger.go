@@ -23,10 +23,10 @@ type call struct {
 	method          string       // the request's method
 	progressToken   jsonrpc.ID   // the request's progress token; zero: it has none
 	asksForTask     bool         // the request is augmented as a task: its progress token stays valid after the response (J13)
-	heldBytes       int          // how many bytes of the ledger's budgetShare it takes, for what all sides keep of it
+	heldBytes       int          // how many bytes of the ledger's budgetShare the call takes, for what all sides keep of it
 	heldAfterAnswer bool         // heldBytes stay taken after the answer
 	timeoutTimer    *time.Timer  // ends the request when it has run out; nil: it has no time-out
-	latestDeadline  time.Time    // if there is a timeoutTimer: progress puts that off, but not beyond this time
+	latestDeadline  time.Time    // the time beyond which progress does not put the time-out off; set if there is a timeoutTimer
 	pendingEntry    pendingEntry // the call in the ledger's pendingCalls
 }
 
@@ -43,12 +43,12 @@ type ledger struct {
 	budgetShare   *budget.Share   // the memory that the calls take; nil: it is not counted. Under mu
 	runningTimers sync.WaitGroup  // waits for time-outs that run or may still run
 
-	mu                 sync.Mutex           // guards the fields below
+	mu                 sync.Mutex           // guards the calls and what else is known of them
 	calls              map[jsonrpc.ID]*call // the requests without an answer, by id
-	byServerID         map[jsonrpc.ID]*call // those of calls with a serverID, by that
+	byServerID         map[jsonrpc.ID]*call // the calls with a serverID, by serverID
 	unanswered         map[jsonrpc.ID]bool  // the ids, as the server knows them, of requests that were cancelled and that it may still answer
 	serverIDCount      int                  // how many serverIDs were made so far
-	byProgressToken    map[jsonrpc.ID]*call // those of calls with a progress token, by that
+	byProgressToken    map[jsonrpc.ID]*call // the calls with a progress token, by token
 	hasSharedToken     bool                 // two of calls have had the same progress token at the same time
 	taskTokens         map[jsonrpc.ID]bool  // progress tokens of requests that were answered with a task
 	undeliveredAnswers int                  // how many requests were taken out for their answers (takeForAnswer and the like) without answerDelivered yet
@@ -67,8 +67,8 @@ func (l *ledger) init(max int) {
 }
 
 var (
-	errOtherSideGone = errors.New("the other side has gone") // that of ledger.add once the ledger is closed
-	// that of ledger.add when budgetShare has no room
+	errOtherSideGone = errors.New("the other side has gone") // the error of ledger.add once the ledger is closed
+	// the error of ledger.add when budgetShare has no room
 	errOverBudget = errors.New("what waits for an answer takes too much memory; try again later")
 )
 

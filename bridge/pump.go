@@ -132,7 +132,7 @@ func newPump(ctx context.Context, client, server Conn, opts *PumpOptions) *pump 
 type pump struct {
 	// the two sides between which messages are copied
 	client, server  Conn
-	opts            PumpOptions             // as given
+	opts            PumpOptions             // Pump's
 	ctx             context.Context         // of the conversation; done when it is over
 	cancel          context.CancelCauseFunc // ends ctx, with the reason as its cause
 	clientDirection sync.WaitGroup          // waits for the goroutine that copies from the client
@@ -151,7 +151,7 @@ type pump struct {
 	listensEnded atomic.Bool
 
 	serverEndText string // what clients' requests are answered with after the server's end; set before clientRequests is closed
-	serverEndData []byte // the data of that error
+	serverEndData []byte // the data of the error with which requests are answered after the server's end
 
 	clientReceive clientReceive // ends the Receive from the client
 

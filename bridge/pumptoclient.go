@@ -14,11 +14,11 @@ import (
 type toClientSink struct {
 	*pump
 
-	// entered: the message in outgoing is in the ledger, and the client has not taken it. The server's Conn offers it
-	// again.
+	// entered: the message in outgoing is in the ledger, and the client has not taken it yet. The server's Conn offers
+	// it again.
 	entered     bool
-	originalKey jsonrpc.Key     // the Key of that message as the server has sent it
-	outgoing    jsonrpc.Message // that message as the client is to get it
+	originalKey jsonrpc.Key     // the Key of the message in outgoing as the server has sent it
+	outgoing    jsonrpc.Message // the message that the client is to take, as it is to get it; zero: there is none
 }
 
 // TrySend implements Sink: it passes a message on if the client takes it at once. A request is left to Send: it may

@@ -18,11 +18,11 @@ import (
 // clientReceive ends a Pump's Receive from the client. A Send to the server that is under way then goes on until its
 // own ctx ends.
 type clientReceive struct {
-	ctx     context.Context         // that of the Receive
+	ctx     context.Context         // the ctx of the Receive from the client
 	cancel  context.CancelCauseFunc // ends ctx, with the reason as its cause
 	stopped atomic.Bool             // stop was called: nothing new is taken; set under mu
 
-	mu        sync.Mutex // guards the fields below
+	mu        sync.Mutex // guards sending and stopCause
 	sending   bool       // a Send to the server goes on
 	stopCause error      // why nothing new is taken; nil: stop was not called
 }
@@ -105,8 +105,8 @@ type toServerSink struct {
 	// admitted: the message in outgoing is in the ledger, and the server has not taken it. The client's Conn offers it
 	// again, unless it has withdrawn it.
 	admitted    bool
-	originalKey jsonrpc.Key     // the Key of that message as the client has sent it
-	outgoing    jsonrpc.Message // that message as the server is to get it
+	originalKey jsonrpc.Key     // the Key of the message in outgoing as the client has sent it
+	outgoing    jsonrpc.Message // the message that the server is to take, as it is to get it; zero: there is none
 
 	stopped bool // stop was called: nothing is taken any more
 

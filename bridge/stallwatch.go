@@ -18,7 +18,7 @@ import (
 //
 // A StallWatch has one timer as long as messages go, and not one for each of them.
 type StallWatch struct {
-	ctx        context.Context    // that of the Receive; if peerEndErr is set, one below it
+	ctx        context.Context    // the ctx of sink's Sends: that of the Receive, or, if peerEndErr is set, one below it
 	cancel     context.CancelFunc // ends ctx, when the watch gives up or stops; nil: peerEndErr is nil
 	peerEndErr func() error       // tells of the peer's end, see NewStallWatch; nil: nothing can be known
 	gaveUp     atomic.Bool        // the watch has ended ctx, so Send returns errHungUp
@@ -27,7 +27,7 @@ type StallWatch struct {
 	armed  atomic.Bool    // the timer is set, or giveUpIfStalled runs
 	checks sync.WaitGroup // waits for runs of giveUpIfStalled that go on, or are to come
 
-	mu       sync.Mutex  // guards the fields below
+	mu       sync.Mutex  // guards finished and timer
 	finished bool        // Stop was called: the timer is not set any more
 	timer    *time.Timer // calls giveUpIfStalled; nil: it was never set
 

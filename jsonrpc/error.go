@@ -25,7 +25,7 @@ type Error struct {
 	// requests do not have it.
 	Marked bool
 
-	nullID bool // the id is null, as some peers write it into notifications: nobody waits for the answer
+	nullID bool // the id is null, as some peers write it into notifications: nobody waits for an answer
 
 	// More is the byte offset at which the text goes on behind a whole value; 0 if that is not the fault.
 	More int

@@ -75,7 +75,7 @@ func (m Message) WithMark(mark *Mark) Message {
 // Bytes was called: later calls return them. A short message has none: its bytes are
 // put together at each call of Bytes, of which there mostly is one.
 type joinedBytes struct {
-	once sync.Once // joins them at the first call of Bytes
+	once sync.Once // makes raw, at the first call of Bytes
 	raw  []byte    // the bytes with the new id; set by once
 }
 

@@ -115,7 +115,7 @@ type parser struct {
 	nullID       bool    // the id is null
 	twoIDs       bool    // the key "id" stands twice
 	shapeFault   string  // the first fault of shape, as a text; "": none
-	shapeFaultAt int     // the byte offset of that fault
+	shapeFaultAt int     // the byte offset of shapeFault
 }
 
 // trim returns data without a leading byte order mark and without white space around it,

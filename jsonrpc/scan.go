@@ -15,7 +15,7 @@ type scanner struct {
 	pos           int    // the offset in data of the next byte to scan
 	hasLineBreaks bool   // there is a line break between two tokens
 	fault         string // the first fault of grammar; "": there is none
-	faultAt       int    // the byte offset of that fault
+	faultAt       int    // the byte offset of fault
 
 	maxLevels int // how many levels of objects and arrays there may be; 0: any number
 	level     int // how many objects openObject has entered and nextKey has not left yet

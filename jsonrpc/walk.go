@@ -65,7 +65,7 @@ func Lookup(object []byte, key string) []byte {
 // Object is the params or the result of a message. To walk over the members of a long
 // Object costs little: the longest member, and the _meta of params, are not scanned again.
 type Object struct {
-	raw []byte // its JSON
+	raw []byte // the Object as JSON
 	// longestValue and meta are those of the Message, as offsets in raw; zero:
 	// unknown, or not in this Object.
 	longestValue, meta span

@@ -151,7 +151,7 @@ func (c *childConn) stop() error {
 type ExitError struct {
 	Name   string   // what errors call the server
 	Err    error    // how the process has ended (Process.ExitError), or that it has only closed its stdout; nil: exit status 0
-	Stderr []string // the last lines that it wrote to stderr, oldest first
+	Stderr []string // the last lines that the child wrote to stderr, oldest first
 }
 
 // maxStderrText is how many bytes of the child's stderr the text of an ExitError

@@ -63,7 +63,7 @@ type Options struct {
 // Conn is a bridge.Conn over two byte streams. An array is received as the
 // single messages in it; arrays are never sent.
 type Conn struct {
-	opts         Options      // as given, with the defaults filled in
+	opts         Options      // NewConn's, with the defaults filled in
 	in           incoming     // for receiving
 	out          outgoing     // for sending
 	client       clientState  // used if the peer is a client

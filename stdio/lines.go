@@ -59,7 +59,7 @@ type lines struct {
 	longStart  int      // the index in longChunks[0] at which the line begins
 
 	tooLongID    *jsonrpc.IDFinder // looks for the id in a line that is longer than max and is thrown away; nil: the line is not
-	droppedBytes int               // how many bytes of that line were thrown away so far
+	droppedBytes int               // how many bytes of a line that is too long were thrown away so far
 
 	err error // how the stream has ended; nil: it has not
 }

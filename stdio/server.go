@@ -64,14 +64,14 @@ type ServerOptions struct {
 // has closed both ways, where the system tells that from an end of input (Linux, Unix sockets).
 type SocketServer struct {
 	handler bridge.Handler // serves each connection
-	opts    ServerOptions  // as given, with the defaults filled in
+	opts    ServerOptions  // NewSocketServer's, with the defaults filled in
 
 	ctx     context.Context       // done when the SocketServer shuts down: sessions drain
 	control *admission.Controller // gives the connections their places; at Close it waits until they have left
 	wg      sync.WaitGroup        // waits for the connections' goroutines, and for calls of Serve
 
-	mu        sync.Mutex                // guards the fields below
-	listeners map[net.Listener]struct{} // those that Serve takes connections from
+	mu        sync.Mutex                // guards listeners, refusing and closing
+	listeners map[net.Listener]struct{} // the listeners that Serve takes connections from
 	refusing  int                       // how many connections are being refused (addRefusals)
 	closing   bool                      // Close was called: listeners and connections that come are closed
 }

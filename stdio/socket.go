@@ -139,8 +139,8 @@ func (s Socket) Dial(ctx context.Context) (bridge.Conn, error) {
 
 // connectError is the error of Socket.Dial: why there is no connection.
 type connectError struct {
-	socket Socket // where to
-	err    error  // the network's
+	socket Socket // the socket that was to be connected to
+	err    error  // the network's error
 }
 
 // Error returns the text for the log, with the socket's address: that may be the path

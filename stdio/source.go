@@ -64,7 +64,7 @@ type backgroundSource struct {
 	r          io.Reader       // what is read
 	mayAbandon bool            // wait does not wait for a read that goes on
 	requests   chan []byte     // the space that run is to read to next, one element for each read
-	results    chan readResult // what those reads have returned
+	results    chan readResult // what the reads that were asked for have returned
 
 	mu      sync.Mutex    // guards started, reading and closed
 	started bool          // the goroutine was started
@@ -161,9 +161,9 @@ func (s *backgroundSource) wait() {
 type interrupter struct {
 	setDeadline func(time.Time) error // sets the file's deadline, for reads or for writes
 
-	mu          sync.Mutex      // guards the fields below
+	mu          sync.Mutex      // guards the watching of a context, and the flags
 	watchedDone <-chan struct{} // the Done of the context that is watched; nil: none is
-	stopWatch   func() bool     // ends the watching of that context; nil: none is watched
+	stopWatch   func() bool     // ends the watching of the context; nil: none is watched
 	expired     bool            // the deadline is in the past, because the watched context has ended
 	closed      bool            // shut was called: the deadline is in the past for good
 }

@@ -22,7 +22,7 @@ type childOutput struct {
 	leftover []byte     // what was in the pipe when finish closed it, and Read has not returned yet
 	endErr   error      // what Read returns after the last bytes; nil: the output has not ended
 
-	deadlineMu    sync.Mutex // guards the fields below and the file's deadline
+	deadlineMu    sync.Mutex // guards the file's deadline, and what it is made of
 	deadline      time.Time  // the reader's, set with SetReadDeadline; zero: none
 	exited        bool       // the process has exited
 	quietDeadline time.Time  // after the process has exited: when the output counts as ended, unless something is written before

@@ -72,7 +72,7 @@ func (s *Spec) name() string {
 type Process struct {
 	name        string                      // what errors call the child
 	stopWaits   StopWaits                   // Spec.Stop with its defaults; guarded by stopOnce
-	child       *child                      // the system's part of it
+	child       *child                      // the system's part of the process
 	container   *container                  // the container that the child is the client of; nil: none
 	stdin       *os.File                    // our end of the child's stdin
 	stdout      *childOutput                // our end of the child's stdout

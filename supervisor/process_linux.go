@@ -127,7 +127,7 @@ var startThread starter
 
 // A starter runs functions on one thread of the operating system, which lives as long as there is a child that was started on it.
 type starter struct {
-	mu    sync.Mutex    // guards the fields below
+	mu    sync.Mutex    // guards users, jobs and ended
 	users int           // children that were started and not released, and calls of run; 0: there is no thread
 	jobs  chan func()   // functions that the thread is to run; closed to end the thread
 	ended chan struct{} // closed when the thread's goroutine has ended

@@ -60,10 +60,10 @@ var children childTable
 // A childTable knows which children this package has started, and on Linux which orphans it has adopted. Children are
 // reaped, and removed from the table, only under the lock: whoever holds the lock may signal any pid in the table.
 type childTable struct {
-	mu            sync.Mutex        // the lock: guards the fields below
+	mu            sync.Mutex        // the table's lock: guards all of it
 	ownPIDs       map[int]bool      // ids of the children that this package has started and not reaped
 	orphans       map[int]string    // adopted children and their markers; "": not known yet, or it has none
-	markerless    map[int]time.Time // orphans whose environment could not be read or was empty, and since when
+	markerless    map[int]time.Time // orphans whose environment could not be read or was empty, and since when that is so
 	adoptsOrphans bool              // Subreap is active
 }
 

@@ -13,14 +13,14 @@ const MaxStderrLine = 4096
 const (
 	cutMark          = " [cut]" // ends a line that was cut
 	maxTailLines     = 10       // how many lines StderrTail returns at most
-	maxTailLineBytes = 512      // how long each of them may be
+	maxTailLineBytes = 512      // how many bytes of a line StderrTail returns at most
 )
 
 // stderrLines reads a child's stderr line by line, hands each line to a callback, and keeps the last ones.
 type stderrLines struct {
 	onLine func(line []byte) // Spec.Stderr; nil: none
 
-	mu            sync.Mutex // guards the fields below
+	mu            sync.Mutex // guards tail and keptStackCall
 	tail          [][]byte   // the last lines, oldest first
 	keptStackCall bool       // tail has a call of the stack that is being printed: no other of its calls is kept
 }

@@ -12,7 +12,7 @@ const maxFirstMessage = 1 << 20
 
 var (
 	errBudgetExhausted = errors.New("too much is being received; try again later") // ends a conn for whose peer's message the budget has no room
-	errTooLong         = errors.New("the message is too long")                     // readAll's, for a message that is longer than it may be
+	errTooLong         = errors.New("the message is too long")                     // readAll's error for a message that is longer than it may be
 )
 
 // startChunkTimer gives the peer chunkTimeout from now to send the next chunk of a message, or its end.

@@ -35,7 +35,7 @@ const (
 
 var (
 	errClosed    = errors.New("ws: the connection is closed")   // what ends a conn that our own side has closed
-	errNoMessage = errors.New("ws: send of an invalid message") // that of Send for the zero Message
+	errNoMessage = errors.New("ws: send of an invalid message") // Send's error for the zero Message
 )
 
 // connConfig says what kind of peer a conn has, and what the peer may do.
@@ -73,7 +73,7 @@ type conn struct {
 	ws   *websocket.Conn // the library's end of the WebSocket
 	wire *wire           // the byte stream under ws
 
-	reader       reader           // what the goroutine that reads works with
+	reader       reader           // the state of readLoop
 	in           inbound          // what the peer has sent, and Receive has not handed on
 	tokenExpired atomic.Bool      // the client's token has expired: no message of the client is handed on any more
 	delivering   sync.Mutex       // held while a message of the peer is put into in, also while that waits for room

@@ -14,15 +14,15 @@ import (
 type inbound struct {
 	bridge.Inbox
 
-	mu             sync.Mutex    // guards the fields below
+	mu             sync.Mutex    // guards the two counts and held
 	deliveredCount int           // how many messages deliver was given
-	takenCount     int           // how many of those a Sink has taken
+	takenCount     int           // how many of the messages that deliver was given a Sink has taken
 	held           []heldMessage // the shares of messages that no Sink has taken, the oldest first
 }
 
 // heldMessage is what one message that waits for a Sink holds of a budget.
 type heldMessage struct {
-	number int           // the message's: how many deliver had been given with it
+	number int           // which message it is: how many deliver had been given, with this one
 	share  *budget.Share // what it holds
 }
 

@@ -20,7 +20,7 @@ import (
 type reader struct {
 	messageLimit int              // how many bytes a message may have now: maxFirstMessage until one was valid, then maxMessageSize
 	message      io.LimitedReader // reads the message that is arriving, up to one byte beyond messageLimit
-	share        *budget.Share    // what that message holds of the budget; nil: nothing
+	share        *budget.Share    // what the message that is arriving holds of the budget; nil: nothing
 	slowTimer    lazytimer.Timer  // is set while a message arrives; calls refuseSlow
 }
 

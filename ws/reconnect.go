@@ -15,7 +15,7 @@ const (
 
 // reconnector makes the connections of a renewer, in a goroutine that runs while there is, or should be, a connection.
 type reconnector struct {
-	r        *renewer      // whose connections it makes
+	r        *renewer      // the renewer whose connections it makes
 	retryNow chan struct{} // an element ends the pause before the next attempt
 	running  bool          // the goroutine (run) is there; guarded by the lock of the ledger
 }

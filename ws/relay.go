@@ -42,7 +42,7 @@ func (r *renewer) handleServerMessage(l *link, m *jsonrpc.Message) (reply *jsonr
 // sessionRenewal begins the client's session anew on a new connection: it tells the server what the client has told it
 // over the old one (LE5). It is a remoteconn.ReplacementSession.
 type sessionRenewal struct {
-	r           *renewer          // whose session it is
+	r           *renewer          // the renewer whose session is renewed
 	conn        bridge.Conn       // the new connection
 	brokenFault *httpdial.Fault   // why the connection cannot be used any more; nil: it can
 	early       []jsonrpc.Message // what the server has sent for the client meanwhile

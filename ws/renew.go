@@ -15,8 +15,8 @@ import (
 // renewOptions tune a renewer.
 type renewOptions struct {
 	Server             string       // what texts call the server
-	NoRenew            bool         // as in ClientOptions
-	NotifyAfterRenewal bool         // as in ClientOptions
+	NoRenew            bool         // do not connect again after a loss; see ClientOptions
+	NotifyAfterRenewal bool         // tell the client after a renewal that everything may have changed; see ClientOptions
 	SignsIn            bool         // a person may sign in while a request of the client waits for a connection
 	Logger             hclog.Logger // told what happens to the connection; not nil
 }
@@ -30,7 +30,7 @@ type renewer struct {
 	remoteconn.Base
 	dial     func(ctx context.Context) (bridge.Conn, error) // makes a connection; faultOf explains its errors
 	onClosed func()                                         // called once, at the end of Close
-	opts     renewOptions                                   // as given
+	opts     renewOptions                                   // newRenewer's
 
 	// the client's requests that wait for a response, and what a new session has to be told; its lock guards state,
 	// too

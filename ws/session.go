@@ -18,7 +18,7 @@ import (
 // be sent to: it is gone, and Receive does not return io.EOF.
 type session struct {
 	*conn
-	handler *Handler        // whose session it is
+	handler *Handler        // the Handler that the session is of
 	owner   string          // the principal that has opened it; "": the client has not authenticated
 	ctx     context.Context // done when the session is to end: the client is gone, the Handler shuts down, the place is another's or the token has expired (see the cause)
 }

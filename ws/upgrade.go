@@ -49,7 +49,7 @@ func hasToken(lines []string, token string) bool {
 // it.
 type wireHijacker struct {
 	http.ResponseWriter
-	stallTimeout time.Duration // that of the wire
+	stallTimeout time.Duration // the stall timeout of the wire
 	wire         *wire         // what Hijack has made; nil: it was not called
 }
 

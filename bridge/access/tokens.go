@@ -34,9 +34,9 @@ type Tokens struct {
 	readsOnce bool                     // file is a pipe, which can be read only once
 	set       atomic.Pointer[tokenSet] // the tokens that are valid now
 
-	mu             sync.Mutex                     // guards the fields below, and held while set is replaced
-	validityByName map[string]validity            // by the names that have sent a request
-	validityBySum  map[[sha256.Size]byte]validity // by the SHA-256 sums of the tokens that have come with one
+	mu             sync.Mutex                     // guards the two maps; held while set is replaced
+	validityByName map[string]validity            // the validity of each name that has sent a request
+	validityBySum  map[[sha256.Size]byte]validity // the validity of each token that has come with a request, by its SHA-256 sum
 }
 
 // tokenSet is the tokens that one reading of the file, or text, has given. It never changes.

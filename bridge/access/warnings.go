@@ -8,7 +8,7 @@ import (
 // WarningLimiter limits the warnings about refused requests, so that no client, and no web page,
 // can flood the log. The zero value is ready for use; any number of goroutines may use it.
 type WarningLimiter struct {
-	mu          sync.Mutex // guards the fields below
+	mu          sync.Mutex // guards windowStart and count
 	windowStart time.Time  // when the 15 seconds began in which refusals are counted
 	count       int        // how many refusals there were since then
 }

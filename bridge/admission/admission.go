@@ -126,15 +126,15 @@ func (l *Controller) joinWaitGroup() error {
 
 // Slot is a client that a Controller has let in: it has a place until Release. It is the Holder of its places.
 type Slot struct {
-	control *Controller             // whose Slot it is
+	control *Controller             // the Controller that the Slot is of
 	ctx     context.Context         // what Context returns
 	cancel  context.CancelCauseFunc // ends ctx, with a cause
-	// its places in the Limiters of these names
+	// its places in the Limiters Controller.present and Controller.unreleased
 	present, unreleased *limiter.Place
 
-	mu          sync.Mutex               // guards the fields below
+	mu          sync.Mutex               // guards leave and busyReports
 	leave       func()                   // gives back what AcquirePlaceFunc gave; nil: it has given nothing
-	busyReports map[*busyReport]struct{} // one of each of those that serve the client (ReportBusy)
+	busyReports map[*busyReport]struct{} // the reports of those that serve the client, one of each (ReportBusy)
 }
 
 // busyReport is how one of those that serve a Slot's client tells whether it is busy.

@@ -55,7 +55,7 @@ const (
 	callTimeout       = 30 * time.Second      // a call that takes longer counts as hanging
 	orderMessages     = 300                   // how many messages testOrder sends each way
 	senderCount       = 8                     // how many goroutines send in testConcurrentSend
-	messagesPerSender = 50                    // how many messages each of them sends
+	messagesPerSender = 50                    // how many messages each goroutine sends in testConcurrentSend
 	bigMessageSize    = 1 << 20               // how many bytes testBig's message is padded with
 	fillMessageSize   = 64 << 10              // how many bytes fill's messages are padded with
 	fillLimit         = 32 << 20              // how many bytes fill sends at most: a transport that takes them without waiting queues without bound
@@ -65,7 +65,7 @@ const (
 // contractTest tests one part of the contract of bridge.Conn.
 type contractTest struct {
 	name string                      // for the name of the subtest
-	test func(t *testing.T, p *pair) // tests p.self, whose peer is p.peer
+	test func(t *testing.T, p *pair) // tests the Conn p.self, whose peer is p.peer
 }
 
 // contractTests are all parts of the contract.
@@ -222,7 +222,7 @@ type pair struct {
 	self, peer *countingEnd
 	// name is "a" or "b", whichever self is; peerName is that of peer
 	name, peerName string
-	opts           Options // those of TestConn
+	opts           Options // the Options of TestConn
 }
 
 // close closes both Conns. The test fails if that hangs.

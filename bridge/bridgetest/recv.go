@@ -24,7 +24,7 @@ func Recv(ctx context.Context, c bridge.Conn) (jsonrpc.Message, error) {
 type takeOneSink struct {
 	stop context.CancelFunc // ends the Receive once the message was taken
 	took bool               // a message was taken
-	m    jsonrpc.Message    // that message
+	m    jsonrpc.Message    // the message that was taken
 }
 
 // errEnough is with what a Sink for one message refuses another.

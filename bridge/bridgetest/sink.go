@@ -56,7 +56,7 @@ func testRefused(t *testing.T, p *pair) {
 type blockingSink struct {
 	called  chan struct{}   // closed by Send when it is called
 	instead func()          // called by Send, which then takes the message, in the place of waiting; nil: Send waits
-	m       jsonrpc.Message // the message
+	m       jsonrpc.Message // the message that Send was called with
 }
 
 // TrySend implements bridge.Sink: it takes nothing.

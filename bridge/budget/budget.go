@@ -26,10 +26,10 @@ const (
 // left, and so on. A quarter more is kept back for Shares that have come to no
 // more than SmallShare. Any number of goroutines may use it. nil has no limit.
 type Budget struct {
-	mu           sync.Mutex       // guards the fields below
+	mu           sync.Mutex       // guards total, taken and takenByParty
 	total        int64            // how many bytes there are, without the quarter that is kept back; negative: no limit
 	taken        int64            // how many bytes all parties have together
-	takenByParty map[string]int64 // how many bytes each party has that has any
+	takenByParty map[string]int64 // how many bytes each party has; a party that has none is not in it
 }
 
 // New returns a Budget of total bytes; with a negative total there is no limit.
@@ -104,10 +104,10 @@ func (b *Budget) release(party string, n int64) {
 // Share is what one message, or one conversation, holds of a Budget. It is used by one goroutine at a time, which must
 // call ReleaseAll at the end. A nil Share has no limit. Most hold so little that no lock is taken.
 type Share struct {
-	budget  *Budget // whose bytes; nil: no limit
-	party   string  // who holds them
+	budget  *Budget // the Budget that the bytes are taken from; nil: no limit
+	party   string  // the party that holds the bytes
 	held    int64   // how many bytes it holds
-	counted int64   // how many bytes the Budget counts for that: multiples of countStep
+	counted int64   // how many of the bytes that are held the Budget counts: multiples of countStep
 }
 
 // Take takes n bytes more; false: there is no room for them, and nothing has changed.

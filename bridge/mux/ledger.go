@@ -13,7 +13,7 @@ type call struct {
 	id       jsonrpc.ID // the id as its client knows it
 	serverID int64      // the id as the server knows it; under Mux.mu, and so are server, written and removed
 	token    jsonrpc.ID // the progress token as its client knows it; zero: none
-	logLevel int        // the rank (era.LogRank) of the least log messages that it asks for; negative: it asks for none
+	logLevel int        // the rank (era.LogRank) from which on the request asks for log messages; negative: it asks for none
 	// isDiscover: it is server/discover, whose cancellation is not sent to the server: there are servers that take
 	// that, as their second message, for the beginning of a legacy session. The answer reaches nobody then.
 	isDiscover bool
@@ -34,7 +34,7 @@ type ledger struct {
 	lastServerID     int64           // the serverID that was given last
 
 	strayLogsUntil time.Time // until then the server may log about a call that was cancelled
-	strayLogsOf    *conn     // the client of that call; nil: there were calls of several clients
+	strayLogsOf    *conn     // the client whose call was cancelled (strayLogsUntil); nil: there were calls of several clients
 }
 
 // enter enters a new call, and gives it a serverID.

@@ -63,8 +63,8 @@ type Options struct {
 	// MaxUnread is how many messages a client may leave unread before it has to read fast or its Conn is ended
 	// (ErrSlow). 0 means DefaultMaxUnread.
 	MaxUnread int
-	// MaxUnreadBytes is how many bytes the messages that a client leaves unread may have, likewise. One message always
-	// fits. 0 means DefaultMaxUnreadBytes.
+	// MaxUnreadBytes is how many bytes the messages that a client leaves unread may have together, before it has to
+	// read fast or its Conn is ended (ErrSlow). One message always fits. 0 means DefaultMaxUnreadBytes.
 	MaxUnreadBytes int
 
 	// MaxCalls is how many requests may be in progress at the server, open subscriptions among
@@ -115,7 +115,7 @@ type Options struct {
 // subscriptions are opened again at the next one without their clients' doing;
 // these are told that all they watch may have changed (ST9).
 type Mux struct {
-	opts        Options // as given, with the defaults filled in
+	opts        Options // New's, with the defaults filled in
 	tokenPrefix string  // begins each progress token that the server gets; random, so that no client can guess those of another
 
 	ctx    context.Context    // done when the Mux is closed
@@ -123,11 +123,11 @@ type Mux struct {
 	wg     sync.WaitGroup     // waits for the goroutine of keepConnected
 	wake   chan struct{}      // holds one element when keepConnected has to look again whether a server is wanted
 
-	mu                report.Mutex       // guards the fields below, and what says so
+	mu                report.Mutex       // guards what changes: the fields of the Mux below it, and those of others that say so
 	closed            bool               // Close was called
 	closeErr          error              // what Close of the last server's Conn has returned
 	keepConnectedRuns bool               // the goroutine of keepConnected was started
-	conns             map[*conn]struct{} // those that have not ended
+	conns             map[*conn]struct{} // the Conns that have not ended
 	idleSince         time.Time          // since when conns is empty, if it is
 	ledger            ledger             // the calls in progress
 	serverState       serverState        // whether there is a server, and when there may be

@@ -18,7 +18,7 @@ type subscription struct {
 	listenRequest jsonrpc.Message // the request with which it is opened again at another server (era.KeptListen)
 	acknowledged  []byte          // the notifications that the first server to acknowledge it has agreed to, as raw JSON; nil: none has acknowledged it
 	reopening     bool            // it was lost, with its server or at it, and is sent again
-	tries         int             // how many times in a row it was sent again to a server that lives, without lasting
+	tries         int             // how many times in a row the subscription was sent again to a server that lives, without lasting
 	ackedAt       time.Time       // when it was acknowledged; zero: it was not since it was sent
 	ackDeadline   time.Time       // when the server must have acknowledged it; zero: nothing is awaited
 }

@@ -27,7 +27,7 @@ const maxDirectSize = 4 << 10
 // at once: it could not leave in the middle of a message without cutting it off
 // for all.
 type server struct {
-	mux     *Mux         // whose server it is
+	mux     *Mux         // the Mux that has this server
 	conn    bridge.Conn  // the Conn to it
 	writeMu sync.Mutex   // held by whoever writes to conn
 	out     chan outItem // messages that wait for the writer; see queued

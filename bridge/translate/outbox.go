@@ -24,13 +24,13 @@ type outbox struct {
 // outgoing is one message that waits to be written to the server.
 type outgoing struct {
 	m         jsonrpc.Message // the message
-	waiter    *pendingSend    // the Send that waits for it; nil: none does
+	waiter    *pendingSend    // the Send that waits for the message; nil: none does
 	endsBatch bool            // it is the last of a batch: of what the filter has said at once, and no Send waits for
 }
 
 // pendingSend is a Send that waits until the messages which the filter has made of its message are written.
 type pendingSend struct {
-	err error // why one of them was not written; nil: none has failed
+	err error // why one of the Send's messages was not written; nil: none has failed
 }
 
 // init makes the outbox ready.

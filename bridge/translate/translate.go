@@ -83,7 +83,7 @@ type translatedConn struct {
 	room     chan struct{} // holds one element when there may be room in toClient again
 	toServer outbox        // what the filter says to the server
 
-	mu         report.Mutex       // held while the filter works, never while anything waits; guards the fields below
+	mu         report.Mutex       // held while the filter works, never while anything waits; guards what changes
 	filter     era.Filter         // translates the messages of both sides
 	lastOut    era.Out            // what the filter has just said; empty while nobody holds mu
 	stopReader context.CancelFunc // ends the goroutine that reads the server; nil: there was none yet
