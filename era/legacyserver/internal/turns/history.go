@@ -3,23 +3,24 @@ package turns
 import "hash/maphash"
 
 const (
-	// forgetAfterCalls is how many calls of a tool in a row must ask less than expected before
-	// less is expected.
+	// forgetAfterCalls is how many calls of a tool in a row must cause fewer input requests than
+	// expected before fewer are expected.
 	forgetAfterCalls = 20
 
-	// forgetSuspectAfterCalls is forgetAfterCalls for a tool that is only suspected to ask so often.
+	// forgetSuspectAfterCalls is forgetAfterCalls for a tool whose calls are only suspected to cause so
+	// many.
 	forgetSuspectAfterCalls = 3
 
-	// sureAfterCalls is how many calls of a tool that asks must have ended, and not asked more than
-	// expected, before it counts as known how often it asks at most.
+	// sureAfterCalls is how many calls of a tool that causes input requests must have ended, none with
+	// more than expected, before it counts as known how many a call causes at most.
 	sureAfterCalls = 10
 
 	// maxTools is of how many tools and prompts the history is kept.
 	maxTools = 1000
 )
 
-// askHistory knows how often calls of each tool ask. Calls of a tool without a
-// history take turns, until the first of them has ended. The zero value is ready.
+// askHistory knows how often calls of each tool ask: how many input requests they cause. Calls of a
+// tool without a history take turns, until the first of them has ended. The zero value is ready.
 //
 // BenchmarkTurns of package legacyserver shows what the history is worth. 16 clients that accept input
 // requests call a tool that takes 20 ms and never asks: 761 calls a second, and 50
@@ -36,7 +37,7 @@ type toolKey struct {
 	name   uint64 // a hash of the raw name, which clients choose; 0 for resources
 }
 
-// toolHistory is how often calls of one tool ask.
+// toolHistory is how many input requests calls of one tool cause.
 type toolHistory struct {
 	expectedRequests int  // how many input requests a call is expected to cause at most
 	hasEndedCall     bool // a call has ended; before, any number of input requests is expected
@@ -60,7 +61,7 @@ func (h *askHistory) toolKeyOf(method string, name []byte) toolKey {
 func (h *askHistory) historyOf(tool toolKey) toolHistory { return h.tools[tool] }
 
 // set replaces the history of a tool. If there are too many tools it removes
-// another one, if possible one that does not ask.
+// another one, if possible one whose calls cause no input requests.
 func (h *askHistory) set(tool toolKey, to toolHistory) {
 	if h.tools == nil {
 		h.tools, h.seed = make(map[toolKey]toolHistory), maphash.MakeSeed()
@@ -84,23 +85,25 @@ func (h *askHistory) raiseExpected(tool toolKey, n int) {
 	}
 }
 
-// suspect is raiseExpected where it is not certain that the tool has asked: if the next calls ask
-// less, less is soon expected again. It does nothing before a call of the tool has ended.
+// suspect is raiseExpected where it is not certain that the input requests were caused by the tool: if
+// the next calls cause fewer, fewer are soon expected again. It does nothing before a call of the tool
+// has ended.
 func (h *askHistory) suspect(tool toolKey, n int) {
 	if its := h.historyOf(tool); n > its.expectedRequests && its.hasEndedCall {
 		h.set(tool, toolHistory{expectedRequests: n, hasEndedCall: true, callsWithFewer: forgetAfterCalls - forgetSuspectAfterCalls})
 	}
 }
 
-// isSure reports whether calls have shown how often the tool asks at most. Until then its calls
-// take turns even if they have asked as often as expected: one more input request would be taken
-// for another call's.
+// isSure reports whether enough calls have ended to know how many input requests a call of the tool
+// causes at most. Until then a call takes turns even after as many as expected: one more input request
+// would be taken for another call's.
 func (its toolHistory) isSure() bool {
 	return its.hasEndedCall && (its.expectedRequests == 0 || its.endedCalls >= sureAfterCalls)
 }
 
-// record notes that a call of a tool has ended, and how often it has asked. It reports whether
-// less may be expected of the tool's calls now than before, so that some need no turn any more.
+// record notes that a call of a tool has ended, and how many input requests it has caused (asked). It
+// reports whether fewer may be expected of the tool's calls now than before, so that some need no turn
+// any more.
 func (h *askHistory) record(tool toolKey, asked int) (less bool) {
 	its := h.historyOf(tool)
 	was := its

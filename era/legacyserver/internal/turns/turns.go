@@ -25,21 +25,22 @@ import (
 
 const (
 	// turnTimeoutUnknown is how long a call has the turn, and how long a call waits for the
-	// turn, if it is not expected to ask.
+	// turn, if no input request is expected during the call.
 	turnTimeoutUnknown = time.Second
 
-	// turnTimeoutKnown is how long a call has the turn that is expected to ask.
+	// turnTimeoutKnown is how long a call has the turn during which an input request is expected.
 	turnTimeoutKnown = 10 * time.Second
 
-	// waitTimeoutKnown is how long a call waits for the turn that is expected to ask.
+	// waitTimeoutKnown is how long a call waits for the turn during which an input request is expected.
 	waitTimeoutKnown = 30 * time.Second
 
-	// turnTimeoutAbandoned is how long an abandoned call has the turn, in which it may still ask.
+	// turnTimeoutAbandoned is how long an abandoned call has the turn: its input requests may still come.
 	turnTimeoutAbandoned = time.Second
 )
 
-// Turns decides which call may ask. New makes one. Its methods are called one at a
-// time.
+// Turns decides which calls may cause input requests of the server at a time: such calls take turns, so
+// that an input request belongs to the call that has the turn. New makes one. Its methods are called one
+// at a time.
 type Turns[C any] struct {
 	timers  *timers.Timers                                 // of the Filter
 	proceed func(now time.Time, a *Asker[C], out *era.Out) // goes on with a call that has waited
@@ -49,8 +50,8 @@ type Turns[C any] struct {
 	holder        *Asker[C]     // the call that has the turn; nil: none
 	turnTimer     *timers.Timer // ends the turn of holder
 	waiting       []*Asker[C]   // the calls that wait for the turn, the next one first; empty if there is no holder
-	history       askHistory    // which tools ask
-	assumesAllAsk bool          // all calls count as known to ask; see AssumeAllAsk
+	history       askHistory    // how many input requests calls of each tool cause
+	assumesAllAsk bool          // input requests count as expected during all calls; see AssumeAllAsk
 }
 
 // New returns the Turns of one server. It calls proceed for a call that has waited,
@@ -59,9 +60,9 @@ func New[C any](timers *timers.Timers, proceed func(now time.Time, a *Asker[C], 
 	return Turns[C]{timers: timers, proceed: proceed}
 }
 
-// AssumeAllAsk makes all calls take turns during which input requests are possible, as if each were
-// known to ask. Only BenchmarkTurns of package legacyserver calls it: it compares that with what is
-// learned.
+// AssumeAllAsk makes all calls take turns during which input requests are possible, as if some were
+// expected during each. Only BenchmarkTurns of package legacyserver calls it: it compares that with what
+// is learned.
 func (t *Turns[C]) AssumeAllAsk() { t.assumesAllAsk = true }
 
 // Begin makes a call ready to be sent. mayBeAsked says that input requests are
@@ -90,7 +91,7 @@ type Asker[C any] struct {
 	mayAsk        bool          // input requests are possible during the call
 	inputRequests int           // how many input requests there have been during the call
 	waitTimer     *timers.Timer // ends the wait for the turn; nil: the call does not wait
-	isRecorded    bool          // history has recorded how often the call has asked
+	isRecorded    bool          // history has recorded how many input requests the call has caused
 }
 
 // IsWaiting reports whether the call waits for its turn.
@@ -110,7 +111,8 @@ const (
 // call of each input request.
 func (t *Turns[C]) isNeedless() bool { return t.sawRelated && !t.sawUnrelated }
 
-// MightAsk reports whether a call may ask (again), so that it needs the turn.
+// MightAsk reports whether (further) input requests of the server are possible during a call, as far as
+// is known of its tool, so that the call needs the turn.
 func (t *Turns[C]) MightAsk(a *Asker[C]) bool {
 	if !a.mayAsk || t.isNeedless() {
 		return false
@@ -119,8 +121,8 @@ func (t *Turns[C]) MightAsk(a *Asker[C]) bool {
 	return t.assumesAllAsk || !h.isSure() || a.inputRequests < h.expectedRequests
 }
 
-// willAsk reports whether a call is expected to ask (again): it has asked less than its tool is
-// known to.
+// willAsk reports whether (further) input requests of the server are expected during a call: there were
+// fewer than calls of its tool are known to cause.
 func (t *Turns[C]) willAsk(a *Asker[C]) bool {
 	return t.assumesAllAsk || a.inputRequests < t.history.historyOf(a.tool).expectedRequests
 }
@@ -145,7 +147,7 @@ func (t *Turns[C]) MustWait(now time.Time, a *Asker[C]) bool {
 }
 
 // waitUntil has proceed called at the time soon for a call that still waits for the turn then; but
-// at the time last, if at soon the call is expected to ask.
+// at the time last, if at soon an input request is expected during the call.
 func (t *Turns[C]) waitUntil(soon, last time.Time, a *Asker[C]) {
 	a.waitTimer = t.timers.Set(soon, func(now time.Time, out *era.Out) {
 		if soon.Before(last) && t.willAsk(a) {
@@ -191,8 +193,8 @@ func (t *Turns[C]) giveTurn(now time.Time, a *Asker[C]) {
 	})
 }
 
-// Release ends the turn of a call, which has asked or is over, and gives it to the
-// next one. It does nothing if the call does not have the turn.
+// Release ends the turn of a call, whose input requests have come or which is over, and gives it to the
+// next one, for which proceed is called. It does nothing if the call does not have the turn.
 func (t *Turns[C]) Release(now time.Time, a *Asker[C], out *era.Out) {
 	if t.holder != a {
 		return
@@ -259,8 +261,8 @@ func (t *Turns[C]) FindAbandoned(match func(a *Asker[C]) bool) *Asker[C] {
 	return nil
 }
 
-// FinishAbandoned is called when the server answers an abandoned call all the same: the
-// call does not ask any more.
+// FinishAbandoned is called when the server answers an abandoned call all the same: no more input
+// requests come of it, so it needs the turn no longer.
 func (t *Turns[C]) FinishAbandoned(now time.Time, a *Asker[C], out *era.Out) {
 	if a.waitTimer != nil {
 		t.StopWaiting(a)
@@ -312,8 +314,8 @@ func (t *Turns[C]) RecordInputRequest(a *Asker[C], others []*Asker[C]) {
 	t.history.raiseExpected(a.tool, a.inputRequests)
 }
 
-// End records how often a call has asked that has ended, or has had its turn for too long. Calls
-// that wait and need no turn any more, because of what was learned, go on.
+// End records how many input requests a call has caused, when it has ended or has had its turn for too
+// long. Calls that wait and need no turn any more, because of what was learned, go on.
 func (t *Turns[C]) End(now time.Time, a *Asker[C], out *era.Out) {
 	if !a.mayAsk || a.isRecorded || t.isNeedless() {
 		return
