@@ -48,9 +48,9 @@ type HandlerOptions struct {
 	// Eras says whom to serve. Without Modern it is era.OnlyLegacy.
 	Eras era.Eras
 
-	// ToolSchema returns the input schema of the tool that a modern call is
-	// for, if it can be had: its Mcp-Param headers are checked (MI22). ctx is
-	// done when the call is over or its client gone. nil: the headers are not checked.
+	// ToolSchema returns the input schema of the tool that a modern call is for; known is false if it
+	// cannot be had. The Mcp-Param headers of the call are checked with it (MI22). ctx is done when the
+	// call is over or its client gone. nil: the headers are not checked.
 	ToolSchema func(ctx context.Context, call jsonrpc.Message, tool string) (inputSchema []byte, known bool)
 
 	// RawNames admits Mcp-Name headers in plain UTF-8 beside those that are
@@ -96,7 +96,7 @@ type HandlerOptions struct {
 	// events of its own. It may be shared with others. nil: one of its own, of DefaultResumeBytes.
 	ResumeBudget *budget.Budget
 
-	Logger hclog.Logger // nil: silence
+	Logger hclog.Logger // is told what happens, never what messages contain; nil: silence
 }
 
 // DefaultResumeBytes is how many bytes all sessions together keep for resumption, without a ResumeBudget.

@@ -16,7 +16,7 @@ import (
 // serverOutbox is what a POST still has to pass to the server. The zero serverOutbox is empty.
 type serverOutbox struct {
 	s         *session              // whose server it is
-	messages  []jsonrpc.Message     // those that the server has not got, in order
+	messages  []jsonrpc.Message     // the messages of the POST that the server has not got, in order
 	queued    *pendingMessage       // the first of messages, in the queue of the session; nil: it is not in the queue
 	passedAny bool                  // the server has got a message of the POST
 	share     *httpserve.BodyMemory // what the body takes of the budget; goes with the last message

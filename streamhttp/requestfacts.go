@@ -20,7 +20,7 @@ type requestFacts struct {
 	arguments      []byte   // the arguments of a tool's call, raw; nil: none
 	requestState   []byte   // requestState, raw; nil: none
 	inputResponses []byte   // inputResponses, raw; nil: none
-	duplicateKey   string   // a key of one of these values that stands twice, so that two readers could differ about it; "": none does
+	duplicateKey   string   // a key in params or _meta, of those that are read here, that stands twice, so that two readers could differ about it; "": none does
 }
 
 // readRequestFacts reads the requestFacts of m.

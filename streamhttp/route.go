@@ -159,8 +159,8 @@ const (
 // standaloneStreams are those of GET requests, which belong to no call (LI19). The
 // session's lock guards them; the zero value is empty.
 type standaloneStreams struct {
-	connected []*stream // those with a reader, newest last
-	idle      []*stream // those without a reader, oldest first
+	connected []*stream // streams with a reader, newest last
+	idle      []*stream // streams without a reader, which can be resumed, oldest first
 }
 
 // newest returns the newest standalone stream that somebody reads; nil: there is none.

@@ -189,7 +189,8 @@ func (s *session) isEstablished() bool {
 	return s.handshake.accepted
 }
 
-// takesNoMore reports whether the session takes no more messages of the client.
+// takesNoMore reports whether the session takes no more messages of the client: it has ended, or the
+// server has answered the bridge's own initialize (of a stateless POST) with an error.
 func (s *session) takesNoMore() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

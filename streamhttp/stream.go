@@ -37,7 +37,7 @@ type stream struct {
 	commitAt      time.Time     // when the reply to its POST becomes an SSE stream, unless it is complete by then
 	commitIsDue   bool          // the time commitAt has come: the reply has to become an SSE stream
 	nextToCommit  *stream       // the stream behind this one in a commitQueue; nil: there is none
-	committed     bool          // a client was told its event ids
+	committed     bool          // it was made an SSE stream: a client may know its event ids, and can resume it
 	closed        bool          // nothing more will be appended
 	unresumable   bool          // it cannot be resumed: cancelled, or events had to be dropped
 	room          chan struct{} // closed when pending shrinks; nil when nobody waits

@@ -16,15 +16,15 @@ type calls struct {
 	inputs  *inputs  // asks the client for input that the server needs
 	schemas schemas  // which results of tools are wrapped
 
-	atServer   map[jsonrpc.ID]*call // those at the server, by the id that the server knows
-	byClientID map[jsonrpc.ID]*call // all, by the client's id
+	atServer   map[jsonrpc.ID]*call // calls that are at the server now, by the id that the server knows
+	byClientID map[jsonrpc.ID]*call // all calls, by the client's id
 }
 
 // call is a request of the client without an answer. Either it is at the server
 // (serverID is set), or it waits for answers of the client, or for the time of the
 // next attempt.
 type call struct {
-	id            jsonrpc.ID      // the client's
+	id            jsonrpc.ID      // the id that the client knows
 	m             jsonrpc.Message // as the client has sent it
 	method        string          // of m
 	serverID      jsonrpc.ID      // the id that the server knows; zero: the call is not at the server now

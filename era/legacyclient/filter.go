@@ -32,7 +32,7 @@ const defaultInputTimeout = 10 * time.Minute
 // Bounds on the client's messages that are held while initialize waits for the server's answer.
 const (
 	maxQueuedMessages = 10_000   // how many messages may be held until initialize is answered
-	maxQueuedBytes    = 16 << 20 // how many bytes these messages may have, all together
+	maxQueuedBytes    = 16 << 20 // how many bytes the messages that are held until initialize is answered may have, all together
 )
 
 // New returns the Filter for one session of a client of 2024-11-05 to 2025-11-25

@@ -24,9 +24,9 @@ type calls struct {
 	taskRunner       *taskRunner         // runs calls as tasks
 	parking          *parking            // holds calls whose client is asked for input
 
-	byClientID map[jsonrpc.ID]*call // by the client's id
-	byServerID map[jsonrpc.ID]*call // by our id; a call that runs as a task may have several
-	byToken    map[jsonrpc.ID]*call // by the progress token that the server knows
+	byClientID map[jsonrpc.ID]*call // the calls whose client waits for the answer, by the client's id
+	byServerID map[jsonrpc.ID]*call // the calls at the server, by the id that the server knows; a call that runs as a task may have several
+	byToken    map[jsonrpc.ID]*call // the calls at the server that have a progress token, by the one that the server knows
 	arrivals   int64                // the number that nextArrival has returned last
 }
 

@@ -14,7 +14,8 @@ const (
 	// further ones that come meanwhile are asked together with it (C.4.1).
 	collectWindow = 30 * time.Millisecond
 
-	// maxCollectWindow is the longest that the first of these input requests waits for others.
+	// maxCollectWindow is the longest that an input request of a call waits for others, to be asked
+	// together with them.
 	maxCollectWindow = 200 * time.Millisecond
 
 	// maxInputRequests is how many input requests of one call may be open.
@@ -38,7 +39,7 @@ type callInput struct {
 	lastKey      int             // the number in the key of the latest input request
 	firstAskedAt time.Time       // when the first of the input requests that are being collected came
 	collectTimer *timers.Timer   // ends the collecting; nil: none are being collected
-	timesParked  int             // how often the call was parked; the State of the current time has the same Round
+	timesParked  int             // how often the call was parked; the Round in its latest State
 
 	parked     bool          // the call waits for its retry
 	parkedID   string        // names the call in its States

@@ -31,7 +31,7 @@ type subscriptions struct {
 	resultTranslator *resultTranslator // has the serverInfo for results
 
 	listens   []*openListen        // the open subscriptions/listen of clients, in the order they came
-	resources map[string]*resource // those that the server has subscribed or is about to, by URI
+	resources map[string]*resource // the resources that the server has subscribed or is about to, by URI
 }
 
 // openListen is an open subscriptions/listen.

@@ -22,7 +22,7 @@ const maxInputRounds = 16
 type parking struct {
 	timers    *timers.Timers      // of the Filter
 	calls     *calls              // that may be parked
-	turns     *turns.Turns[*call] // is told which calls ask
+	turns     *turns.Turns[*call] // is told of the input requests of calls
 	logRouter *logRouter          // sets the log level that a retry wants
 	states    stateIssuer         // makes and reads the requestState
 

@@ -17,7 +17,9 @@ type stateIssuer struct {
 	sealer           *era.Sealer       // seals the States; nil: no client is asked for input
 	timeout          time.Duration     // how long a State is valid
 
-	unit, serverRun, principal string // what a State must have: see Options
+	unit      string // Options.Unit, which a State must have
+	serverRun string // Options.ServerRun, which the State of a parked call must have
+	principal string // Options.Principal, which a State must have
 }
 
 // newState returns a new State for the call whose request is r; the caller sets CallID and Round.

@@ -37,7 +37,7 @@ type taskTools struct {
 	listedAt         time.Time       // when the list was asked for last
 	relistPlanned    bool            // a timer will ask for the list again
 	waiting          []*call         // calls of tools that are not listed yet
-	listTimer        *timers.Timer   // ends the wait of these calls for the list
+	listTimer        *timers.Timer   // ends the wait of calls for the list of tools
 }
 
 // start asks for the list of tools, if the server has tasks. It is called when the

@@ -78,7 +78,7 @@ type reachGuard struct {
 
 // A hostReach is how far away a host is: on this machine, in a private network, on the internet.
 type hostReach struct {
-	reach         reach.Reach // how far
+	reach         reach.Reach // how far away the host is
 	unknownReason error       // why reach cannot be known, and counts as Public; nil: it is known
 }
 

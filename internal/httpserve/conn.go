@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/sockstate"
 )
 
-// inlineReplyKey is under which a request's context knows its InlineReply.
+// inlineReplyKey is the key of the InlineReply in the context of a request.
 type inlineReplyKey struct{}
 
 // WithInlineReply is for the ConnContext of an http.Server: it puts an InlineReply for c into the

@@ -70,7 +70,7 @@ func saysNotModern(f *httpdial.Fault) bool {
 
 // probeError is the error of Dialer.Discover for a server that could not be asked.
 type probeError struct {
-	fault *httpdial.Fault // why
+	fault *httpdial.Fault // why the server could not be asked
 }
 
 // Error returns the text of the fault.

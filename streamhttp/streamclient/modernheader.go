@@ -23,7 +23,7 @@ type modernAttempt struct {
 	tool          modernTool      // what is known of the tool of a tools/call
 	hasEmptyParam bool            // one of the Mcp-Param headers has an empty value
 	emptyAsBase64 bool            // an empty value in an Mcp-Param header goes as the base64 of nothing
-	header        http.Header     // the headers of the POST, made of the above by headerOf
+	header        http.Header     // the headers of the POST, as headerOf has made them
 
 	resent        bool // the request was sent again because its reply was lost
 	busyRetries   int  // how often the request was sent again because the server was busy

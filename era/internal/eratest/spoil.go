@@ -12,7 +12,7 @@ import (
 type valuePlace struct {
 	at, end int    // where the value begins and ends
 	object  int    // where the object begins that has the value as a member; -1: no object has
-	key     string // of that member
+	key     string // the key of that member; "" if object is -1
 }
 
 // appendPlaces appends to all where a value and the values in it stand. at is where value begins;

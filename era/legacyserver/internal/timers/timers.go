@@ -10,7 +10,7 @@ import (
 // Timer is something to do at a time, unless it is stopped before.
 type Timer struct {
 	at    time.Time                         // when it is due
-	fire  func(now time.Time, out *era.Out) // does it
+	fire  func(now time.Time, out *era.Out) // what is done then
 	index int                               // where it stands in the heap; -1: it has fired or was stopped
 }
 

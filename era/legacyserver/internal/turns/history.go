@@ -27,7 +27,7 @@ const (
 // if all calls take turns. If the tool works for 500 ms after it has asked: 20
 // calls a second, and 2.
 type askHistory struct {
-	tools map[toolKey]toolHistory // absent: the tool has no history
+	tools map[toolKey]toolHistory // the history of each tool; absent: there is none
 	seed  maphash.Seed            // of the hashes in the keys
 }
 
@@ -43,7 +43,7 @@ type toolHistory struct {
 	hasEndedCall     bool // a call has ended; before, any number of input requests is expected
 	endedCalls       int  // how many calls have ended since expectedRequests was raised last, up to sureAfterCalls
 	callsWithFewer   int  // how many calls in a row, the last ones, have caused less than expectedRequests
-	mostAsked        int  // the most input requests that any of these callsWithFewer has caused
+	mostAsked        int  // the most input requests that one of the last callsWithFewer calls has caused
 }
 
 // toolKeyOf returns the toolKey of a request. name is raw JSON.
