@@ -69,8 +69,8 @@ func (s *eraSplit) end() {
 }
 
 const (
-	legacyHalf = iota // index in eraSplit.halves
-	modernHalf        // index in eraSplit.halves
+	legacyHalf = iota // index in eraSplit.halves of the half for legacy messages
+	modernHalf        // index in eraSplit.halves of the half for modern messages
 )
 
 // eraSplit shares one client's Conn between two Handlers. As long as only one of them is needed,

@@ -48,7 +48,7 @@ type callList struct {
 type PendingCall struct {
 	Ctx      context.Context // the context of the conversation that it belongs to
 	Method   string          // its method
-	ID       jsonrpc.ID      // its id, as whoever has asked spells it
+	ID       jsonrpc.ID      // its id, as it has come from the Conn of whoever has asked
 	ByServer bool            // a server has asked its client; false: a client its server
 	Since    time.Time       // when the bridge has got it
 	Note     any             // what the function given to Visit has returned for it last; nil: nothing

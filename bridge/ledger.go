@@ -43,14 +43,16 @@ type ledger struct {
 	budgetShare   *budget.Share   // the memory that the calls take; nil: it is not counted. Under mu
 	runningTimers sync.WaitGroup  // waits for time-outs that run or may still run
 
-	mu                 sync.Mutex           // guards the calls and what else is known of them
-	calls              map[jsonrpc.ID]*call // the requests without an answer, by id
-	byServerID         map[jsonrpc.ID]*call // the calls with a serverID, by serverID
-	unanswered         map[jsonrpc.ID]bool  // the ids, as the server knows them, of requests that were cancelled and that it may still answer
+	mu         sync.Mutex           // guards the calls and what else is known of them
+	calls      map[jsonrpc.ID]*call // the requests without an answer, by id
+	byServerID map[jsonrpc.ID]*call // the calls with a serverID, by serverID
+	// ids, as the server knows them, of requests that were cancelled or answered by the bridge, and that the server
+	// may still answer
+	unanswered         map[jsonrpc.ID]bool
 	serverIDCount      int                  // how many serverIDs were made so far
 	byProgressToken    map[jsonrpc.ID]*call // the calls with a progress token, by token
 	hasSharedToken     bool                 // two of calls have had the same progress token at the same time
-	taskTokens         map[jsonrpc.ID]bool  // progress tokens of requests that were answered with a task
+	taskTokens         map[jsonrpc.ID]bool  // progress tokens of requests that have asked for a task and were answered
 	undeliveredAnswers int                  // how many requests were taken out for their answers (takeForAnswer and the like) without answerDelivered yet
 	closed             bool                 // nothing may be entered any more
 	listenCount        int                  // how many of calls are subscriptions/listen

@@ -38,7 +38,7 @@ func closeBoth(client, server Conn, err error) error {
 	return errors.Join(err, client.Close(err), server.Close(nil))
 }
 
-// serveWithoutServer answers the requests of a client with errors until it ends, because Dial has returned why. It
+// serveWithoutServer serves a client for which Dial has returned why: it answers requests with errors (refuseAll), and
 // returns an error that wraps why.
 func serveWithoutServer(ctx context.Context, client Conn, why error) error {
 	refuseAll(ctx, client, why)
@@ -52,7 +52,8 @@ func Unavailable(id jsonrpc.ID, err error) jsonrpc.Message {
 	return jsonrpc.NewError(id, jsonrpc.CodeInternalError, text, data)
 }
 
-// refuseAll answers each request of a client with an error until the client ends, because Dial has returned why.
+// refuseAll answers each request of a client with an error, until the client ends, because Dial has returned why. If
+// that is ErrBusy or ErrReclaimed, it ends with the first answer.
 func refuseAll(ctx context.Context, client Conn, why error) {
 	defer admission.MarkUnused(ctx)()
 	ctx, stop := context.WithCancel(ctx)
