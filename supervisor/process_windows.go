@@ -219,8 +219,5 @@ func Subreap() (stop func(), err error) { return func() {}, nil }
 // StartWatchdog does nothing here: job objects end with this process.
 func StartWatchdog() error { return nil }
 
-// IsWatchdog returns false: there is no watchdog here.
-func IsWatchdog() bool { return false }
-
 // WatchdogMain returns false: there is no watchdog here.
 func WatchdogMain() bool { return false }

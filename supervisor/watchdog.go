@@ -1,27 +1,21 @@
 package supervisor
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-)
 
-// watchdogVar is an environment variable that makes our executable the watchdog: StartWatchdog sets it.
-const watchdogVar = "MCP_BRIDGE_WATCHDOG"
+	"github.com/mcp-bridge/mcp-bridge/supervisor/internal/watchdogwait"
+)
 
 // watchdog is our end of the pipe to the watchdog process of this process, if there is one.
 var watchdog watchdogPipe
 
 // A watchdogPipe tells the watchdog which process groups and containers it is to kill when we end. Each change is a
-// line: "+PGID MARKER" and "-PGID" add and remove a process group, "[KEY JSON" and "]KEY" a container. At the end of
-// the pipe the watchdog kills what is left.
+// line (watchdogwait.ReadLines). At the end of the pipe the watchdog kills what is left.
 type watchdogPipe struct {
 	mu      sync.Mutex   // guards w
 	w       *os.File     // the pipe; nil: there is no watchdog, or it is given up
@@ -64,61 +58,18 @@ func (d *watchdogPipe) writeLine(line string) {
 }
 
 // A guardedSet is what the watchdog kills when the process that it watches has ended.
-type guardedSet struct {
-	groups     map[int]string    // process groups, by id, and their markers
-	containers map[int]container // containers, by the key that watchdogPipe has given them
-}
-
-// newGuardedSet returns an empty guardedSet.
-func newGuardedSet() guardedSet {
-	return guardedSet{groups: map[int]string{}, containers: map[int]container{}}
-}
-
-// readLines applies the lines of a watchdogPipe, which it reads from r until the pipe ends: until then the process
-// that is watched lives.
-func (g guardedSet) readLines(r io.Reader) {
-	lines := bufio.NewReader(r) // a Scanner would limit the lines, which hold environments
-	for {
-		line, err := lines.ReadString('\n')
-		if line = strings.TrimSuffix(line, "\n"); line != "" {
-			g.applyLine(line)
-		}
-		if err != nil {
-			return
-		}
-	}
-}
-
-// applyLine makes the change that one line of a watchdogPipe says. A line that it does not understand does nothing.
-func (g guardedSet) applyLine(line string) {
-	number, rest, _ := strings.Cut(line[1:], " ")
-	id, err := strconv.Atoi(number)
-	if err != nil {
-		return
-	}
-	switch line[0] {
-	case '+':
-		if id > 1 { // kill(-1) would reach everyone
-			g.groups[id] = rest
-		}
-	case '-':
-		delete(g.groups, id)
-	case '[':
-		var c container
-		if json.Unmarshal([]byte(rest), &c) == nil {
-			g.containers[id] = c
-		}
-	case ']':
-		delete(g.containers, id)
-	}
-}
+type guardedSet struct{ watchdogwait.Set }
 
 // endContainers ends the containers that are in the set, all at once, and returns when that is done. Their clients
 // must have ended.
 func (g guardedSet) endContainers() {
 	var wg sync.WaitGroup
-	for _, c := range g.containers {
+	for _, text := range g.Containers {
 		wg.Go(func() {
+			var c container
+			if json.Unmarshal(text, &c) != nil {
+				return
+			}
 			_, _ = c.end() // nobody is left to tell of an error
 			c.removeFile()
 		})

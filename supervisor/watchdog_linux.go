@@ -51,7 +51,7 @@ func (g guardedSet) killIn(pids []int) (killed int, unsure bool) {
 
 // coversMarker reports whether marker is, or extends, the marker of one of the groups.
 func (g guardedSet) coversMarker(marker string) bool {
-	for _, m := range g.groups {
+	for _, m := range g.Groups {
 		if matchesMarker(m, marker) {
 			return true
 		}

@@ -5,10 +5,9 @@ package supervisor
 import (
 	"fmt"
 	"os"
-	"os/signal"
 	"syscall"
 
-	"golang.org/x/sys/unix"
+	"github.com/mcp-bridge/mcp-bridge/supervisor/internal/watchdogwait"
 )
 
 // StartWatchdog starts the watchdog, a second process of our own executable. If this process is killed, the watchdog kills the
@@ -52,7 +51,7 @@ func startWatchdog() (*os.File, error) {
 	// working directory, which somebody may want to unmount.
 	attr := &syscall.ProcAttr{
 		Dir:   "/",
-		Env:   []string{watchdogVar + "=1", "GOMAXPROCS=1"},
+		Env:   []string{watchdogwait.Var + "=1", "GOMAXPROCS=1"},
 		Files: []uintptr{r.Fd(), null.Fd(), null.Fd()},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	}
@@ -76,32 +75,19 @@ func (t *childTable) forkWatchdog(exe string, attr *syscall.ProcAttr) error {
 	return nil
 }
 
-// IsWatchdog reports whether this process is the watchdog that StartWatchdog has started. WatchdogMain needs no such
-// question; it is for a main that wants to prepare for a process that waits, and does little else.
-func IsWatchdog() bool { return os.Getenv(watchdogVar) != "" }
-
 // WatchdogMain does the work of the watchdog in the process that StartWatchdog has started, and does not return there.
-// In any other process it returns false at once. main must call it first.
+// In any other process it returns false at once. main must call it first. Where nothing is left to kill, that process
+// has ended before its main is called (package watchdogwait).
 func WatchdogMain() bool {
-	if !IsWatchdog() {
+	left, ok := watchdogwait.Left()
+	if !ok {
 		return false
 	}
-	signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)
-	g := newGuardedSet()
-	g.readLines(os.Stdin)
-	g.killAll()
-	os.Exit(0)
-	return true
-}
-
-// killAll kills the groups, the processes with their markers and the containers that are in the set. The id of a group
-// cannot belong to other processes yet: groups that ended with the process that was watched ended a moment ago.
-func (g guardedSet) killAll() {
-	for pgid := range g.groups {
-		_ = unix.Kill(-pgid, unix.SIGKILL)
-	}
-	if len(g.groups) > 0 {
+	g := guardedSet{left}
+	if len(g.Groups) > 0 {
 		g.killMarked()
 	}
 	g.endContainers()
+	os.Exit(0)
+	return true
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/listen"
 	"github.com/mcp-bridge/mcp-bridge/internal/metrics"
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
+	"github.com/mcp-bridge/mcp-bridge/internal/startpages"
 	"github.com/mcp-bridge/mcp-bridge/internal/watch"
 )
 
@@ -394,7 +395,7 @@ func (d *daemon) serve(ctx context.Context) {
 	}
 	d.logNotifyError(d.notify.Ready(""))
 	ballast := newBallast() // now: it makes the collector run once, which nobody has to wait for
-	releaseStartPages()
+	startpages.Release()
 	<-ctx.Done()
 	runtime.KeepAlive(ballast)
 	d.reloadMu.Lock()

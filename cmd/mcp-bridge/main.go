@@ -14,7 +14,7 @@ import (
 // main runs the program, or the watchdog of another run, and exits with its status. The first SIGINT or SIGTERM ends the run
 // gracefully; the second one, at once.
 func main() {
-	if watchdogMain() {
+	if supervisor.WatchdogMain() {
 		return
 	}
 	// A closed stderr or stdout is an error of the write, no reason to die.
@@ -46,13 +46,4 @@ func main() {
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
 		lookup: os.LookupEnv, hangup: hangups, levelSignal: levelSignals,
 	}))
-}
-
-// watchdogMain runs the watchdog to its end and returns true, if this process was started as the watchdog of a bridge; otherwise it returns
-// false at once. The watchdog only waits, as long as the bridge runs, so it keeps little in memory.
-func watchdogMain() bool {
-	if supervisor.IsWatchdog() {
-		releaseStartPages()
-	}
-	return supervisor.WatchdogMain()
 }

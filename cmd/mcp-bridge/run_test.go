@@ -14,11 +14,12 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/manual"
+	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
 
 // The program starts itself again: as its watchdog, as the demo server, and to complete a line.
 func TestMain(m *testing.M) {
-	if watchdogMain() {
+	if supervisor.WatchdogMain() {
 		return
 	}
 	if len(os.Args) == 2 && os.Args[1] == "demo" {

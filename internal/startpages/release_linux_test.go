@@ -1,22 +1,17 @@
-package main
+package startpages
 
 import (
-	"bytes"
 	"os"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
-
-	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
-// fileRSS returns how many KiB of files are in the memory of a process, an id or "self".
-func fileRSS(t *testing.T, process string) int {
+// fileRSS returns how many KiB of files are in the memory of this process.
+func fileRSS(t *testing.T) int {
 	t.Helper()
-	status, err := os.ReadFile("/proc/" + process + "/status")
+	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,42 +27,17 @@ func fileRSS(t *testing.T, process string) int {
 }
 
 // What only starting has needed does not stay in memory.
-func TestReleaseStartPages(t *testing.T) {
+func TestRelease(t *testing.T) {
 	executable, err := os.ReadFile("/proc/self/exe")
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := fileRSS(t, "self")
-	releaseStartPages()
-	after := fileRSS(t, "self")
+	before := fileRSS(t)
+	Release()
+	after := fileRSS(t)
 	t.Logf("%d KiB of files in memory, before %d; the executable has %d", after, before, len(executable)>>10)
 	if after > before*3/4 {
 		t.Errorf("%d KiB of files are in memory; before there were %d", after, before)
-	}
-}
-
-// The watchdog lasts as long as the bridge, and only waits.
-func TestWatchdogReleasesStartPages(t *testing.T) {
-	self, err := os.Executable()
-	bridgetest.Must(t, err)
-	info, err := os.Stat(self)
-	bridgetest.Must(t, err)
-	watchdog := exec.Command(self)
-	watchdog.Env = []string{"MCP_BRIDGE_WATCHDOG=1"}
-	lines, err := watchdog.StdinPipe()
-	bridgetest.Must(t, err)
-	bridgetest.Must(t, watchdog.Start())
-	t.Cleanup(func() {
-		_ = lines.Close()
-		_ = watchdog.Wait()
-	})
-	// No pipe holds a megabyte: once it is written, the watchdog has begun to read.
-	_, err = lines.Write(bytes.Repeat([]byte("\n"), 1<<20))
-	bridgetest.Must(t, err)
-	if kib := fileRSS(t, strconv.Itoa(watchdog.Process.Pid)); kib > int(info.Size()>>10)/2 {
-		t.Errorf("%d KiB of files are in the memory of the watchdog; its executable has %d", kib, info.Size()>>10)
-	} else {
-		t.Logf("%d KiB of %d", kib, info.Size()>>10)
 	}
 }
 
@@ -96,7 +66,7 @@ Anonymous:             0 kB
 Swap:                  0 kB
 `
 	want := []mapping{{0x5643ebf90000, 0x5643ec034000}, {0x5643ec034000, 0x5643ec114000}}
-	if got := unmodifiedMappings(strings.NewReader(smaps), "/usr/bin/my bridge"); !slices.Equal(got, want) {
+	if got := unmodifiedMappings([]byte(smaps), "/usr/bin/my bridge"); !slices.Equal(got, want) {
 		t.Errorf("%x, want %x", got, want)
 	}
 }
