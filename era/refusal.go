@@ -27,7 +27,7 @@ func (r *Refusal) Response(id jsonrpc.ID) jsonrpc.Message {
 
 // Check returns the error for what is wrong with the meta of a modern request; nil: nothing is.
 // It looks in the order of MI10: for missing members (MI7), at the version (MI9), at the log
-// level (MI18). If served is OnlyLegacy, every version is refused.
+// level (MI18). The only version that passes is 2026-07-28, and not even that if served is OnlyLegacy.
 func (m Meta) Check(served Eras) *Refusal {
 	if _, ok := jsonrpc.Text(m.Version); !ok {
 		return InvalidParams("params._meta needs " + KeyVersion + ", a string")

@@ -54,7 +54,7 @@ type HandlerOptions struct {
 	// be shared with others. nil: one of its own, for messages of MaxMessageSize.
 	Budget *budget.Budget
 
-	Logger hclog.Logger // is told what happens, never what messages contain; nil: silence
+	Logger hclog.Logger // is told what happens; nil: silence
 }
 
 // withDefaults returns o with the defaults in the place of zero values.

@@ -96,7 +96,7 @@ type HandlerOptions struct {
 	// events of its own. It may be shared with others. nil: one of its own, of DefaultResumeBytes.
 	ResumeBudget *budget.Budget
 
-	Logger hclog.Logger // is told what happens, never what messages contain; nil: silence
+	Logger hclog.Logger // is told what happens; nil: silence
 }
 
 // DefaultResumeBytes is how many bytes all sessions together keep for resumption, without a ResumeBudget.

@@ -30,7 +30,7 @@ func Authorized(rt http.RoundTripper, authorize func(http.RoundTripper) http.Rou
 // observedTransport is an http.RoundTripper that tells of each exchange when its reply has ended.
 type observedTransport struct {
 	http.RoundTripper
-	session *observe.Session // is told
+	session *observe.Session // is told of the exchanges
 }
 
 // RoundTrip implements http.RoundTripper.

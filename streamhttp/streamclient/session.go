@@ -40,7 +40,7 @@ func (c *conn) noteSession(call *call, of *session, resp *http.Response) (*sessi
 	return s, nil
 }
 
-// isVisibleASCII reports whether s has nothing but visible ASCII characters; "" has nothing else.
+// isVisibleASCII reports whether s has no other characters than visible ASCII ones; true for "".
 func isVisibleASCII(s string) bool {
 	for i := range len(s) {
 		if s[i] < 0x21 || s[i] > 0x7e {
