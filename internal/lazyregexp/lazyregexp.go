@@ -21,14 +21,27 @@ func New(expr string) *Regexp {
 	return &Regexp{sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })}
 }
 
-func (r *Regexp) Match(b []byte) bool                  { return r.compileOnce().Match(b) }
-func (r *Regexp) MatchString(s string) bool            { return r.compileOnce().MatchString(s) }
-func (r *Regexp) FindString(s string) string           { return r.compileOnce().FindString(s) }
+// Match does what regexp.Regexp.Match does.
+func (r *Regexp) Match(b []byte) bool { return r.compileOnce().Match(b) }
+
+// MatchString does what regexp.Regexp.MatchString does.
+func (r *Regexp) MatchString(s string) bool { return r.compileOnce().MatchString(s) }
+
+// FindString does what regexp.Regexp.FindString does.
+func (r *Regexp) FindString(s string) string { return r.compileOnce().FindString(s) }
+
+// FindStringSubmatch does what regexp.Regexp.FindStringSubmatch does.
 func (r *Regexp) FindStringSubmatch(s string) []string { return r.compileOnce().FindStringSubmatch(s) }
-func (r *Regexp) FindSubmatch(b []byte) [][]byte       { return r.compileOnce().FindSubmatch(b) }
+
+// FindSubmatch does what regexp.Regexp.FindSubmatch does.
+func (r *Regexp) FindSubmatch(b []byte) [][]byte { return r.compileOnce().FindSubmatch(b) }
+
+// FindAllStringSubmatch does what regexp.Regexp.FindAllStringSubmatch does.
 func (r *Regexp) FindAllStringSubmatch(s string, n int) [][]string {
 	return r.compileOnce().FindAllStringSubmatch(s, n)
 }
+
+// ReplaceAllStringFunc does what regexp.Regexp.ReplaceAllStringFunc does.
 func (r *Regexp) ReplaceAllStringFunc(s string, repl func(string) string) string {
 	return r.compileOnce().ReplaceAllStringFunc(s, repl)
 }

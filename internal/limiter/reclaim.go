@@ -155,10 +155,12 @@ func (p *party) promiseNext() {
 	p.forecast.waiting--
 }
 
-// bestCandidate returns the index of the candidate that is given up for p; -1: none is. A spare place of p
-// itself is best, then a spare one of another party, then an idle one of another party, whose client has to
-// begin anew. Of several, it is one of the party that holds most; of these the first, which has been out of use for
-// longest. The caller holds mu.
+// bestCandidate returns the index of the candidate that is given up for p; -1: none is. A spare
+// place of p itself is best; then a spare one of another party, if p has less than an equal part or
+// the place has been spare for settleTime; then an idle one, whose client has to begin anew, of a
+// party that has at least two places more than p, or, after settleTime, of any party if p has none.
+// Of several, it is one of the party that holds most; of these the first, which has been out of use
+// for longest. The caller holds mu.
 func (l *Limiter) bestCandidate(candidates []candidate, p *party, now time.Time) int {
 	best, bestRank := -1, 0
 	held := p.forecast.held

@@ -61,7 +61,8 @@ func startAhead(d bridge.Dialer, failed func(error), log hclog.Logger) (*aheadSe
 const maxEarlyMessages = 100
 
 // watch waits until the server ends, take is called, or maxAheadWait has passed. What the server sends
-// meanwhile is kept for the client. If nobody takes the server, it is closed.
+// meanwhile is kept for the client. If nobody takes the server, it is closed; if it ends within trialTime,
+// onTrialFailed is told.
 func (s *aheadServer) watch(ctx context.Context, conn bridge.Conn) {
 	defer s.cancel()
 	started := time.Now()
@@ -102,7 +103,7 @@ func (s *aheadServer) take() bridge.Conn {
 	return conn
 }
 
-// assignSession says for which session the server works, after take has returned it.
+// assignSession sets the session for which the server works, after take has returned it.
 func (s *aheadServer) assignSession(session *observe.Session) {
 	if s.process != nil {
 		s.process.setSession(session)

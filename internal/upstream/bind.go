@@ -52,7 +52,7 @@ type binder struct {
 }
 
 // unbindMessage returns a client's message as the server gets it: with the server's own requestState and ids
-// of tasks. A Refusal: they are not the client's.
+// of tasks. A Refusal: they are not the client's, or a key that counts stands twice.
 func (b *binder) unbindMessage(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
 	switch method := m.Method(); {
 	case m.Kind() != jsonrpc.Request:
@@ -76,7 +76,7 @@ var (
 )
 
 // unbindState returns a client's request, which may be a retry, with the server's own requestState. A
-// Refusal: the requestState is not the client's.
+// Refusal: the requestState is not the client's, or a key that counts stands twice.
 func (b *binder) unbindState(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
 	values, no := singleValues(m.ParamsObject().Members(), "requestState", "inputResponses")
 	if no != nil {
@@ -94,7 +94,7 @@ func (b *binder) unbindState(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) 
 }
 
 // unbindTask returns a client's request about a task, such as tasks/get, with the server's own id of the
-// task. A Refusal: the task is not the client's.
+// task. A Refusal: the task is not the client's, or a key that counts stands twice.
 func (b *binder) unbindTask(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
 	values, no := singleValues(m.ParamsObject().Members(), "taskId")
 	switch {
@@ -112,7 +112,7 @@ func (b *binder) unbindTask(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
 }
 
 // unbindListen returns a client's subscriptions/listen with the server's own ids of the tasks that it names.
-// A Refusal: one of them is not the client's.
+// A Refusal: one of them is not the client's, or a key that counts stands twice.
 func (b *binder) unbindListen(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
 	values, no := singleValues(m.ParamsObject().Members(), "notifications")
 	if no != nil || values[0] == nil {

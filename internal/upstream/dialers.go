@@ -140,8 +140,8 @@ func (s *Server) transportName() string {
 	return "http"
 }
 
-// dialAdmitted takes a place for the Party of ctx, and returns a Conn of d, which gives the place back when
-// it is closed. h holds the place.
+// dialAdmitted takes a place for the Party of ctx (Spec.AcquirePlace), and returns a Conn of d, which gives
+// the place back when it is closed. h holds the place.
 func (s *Server) dialAdmitted(ctx context.Context, d bridge.Dialer, h limiter.Holder) (bridge.Conn, error) {
 	ctx = observe.WithSession(ctx, s.spec.Observer.OpenUnannounced(s.spec.Name, ""))
 	if s.spec.AcquirePlace == nil {

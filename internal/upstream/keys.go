@@ -54,7 +54,8 @@ func (k *keyChooser) sessionKey(ctx context.Context) sharing.Key {
 }
 
 // KeyFor implements sharing.Keys: it returns the key of the shared server that a modern client's request
-// uses. It waits until it is known which era the server speaks, for eraWaitTimeout at most.
+// uses. It waits until it is known which era the server speaks, for eraWaitTimeout at most; err: that is not
+// known then.
 func (k *keyChooser) KeyFor(ctx context.Context, m jsonrpc.Message) (key sharing.Key, clientInfo []byte, err error) {
 	asking := k.withProgress(ctx, m)
 	if k.eraWaitTimeout > 0 {
@@ -119,8 +120,8 @@ func (k *keyChooser) KeyWithoutWaiting(principal string, m jsonrpc.Message) (key
 	return key, true
 }
 
-// keyOf returns the key of the shared server that the request m of a modern client uses, and the clientInfo
-// that a server is told of which begins with it. modern: the server is modern.
+// keyOf returns the key of the shared server that the request m of a modern client uses. If that server is
+// yet to begin, clientInfo is what it is told of its client. modern: the server is modern.
 func (k *keyChooser) keyOf(principal string, m jsonrpc.Message, modern bool) (key sharing.Key, clientInfo []byte) {
 	if modern {
 		return k.modernKey(principal), nil

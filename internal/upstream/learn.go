@@ -47,8 +47,9 @@ func withoutStderr(err error) error {
 	return err
 }
 
-// handleInitialized is called with the answer of a legacy server to initialize. If that shows that the server
-// is no legacy one any more, it ends the shared server.
+// handleInitialized is called with the answer of a legacy server to initialize. If that says that the server
+// is a modern one by now, it ends the shared server; if it is an error, or a version without initialize,
+// endIfChanged decides.
 func (c *connector) handleInitialized(m jsonrpc.Message) {
 	claimed := probe.ClaimsModern(m)
 	if m.IsError() && m.Lookup("error", "data", "reason") == nil { // else there is no server
@@ -95,7 +96,8 @@ type question struct {
 // and the server may never answer it.
 const maxDiscovers = 1000
 
-// handleSent is bridge.Hooks.Send: it gets what the server is sent, and changes nothing.
+// handleSent is bridge.Hooks.Send: it remembers requests whose responses are of interest, forgets those that
+// the client cancels, and changes nothing.
 func (l *responseWatcher) handleSent(m jsonrpc.Message) (out, reply jsonrpc.Message, refused error) {
 	switch method := m.Method(); method {
 	case "tools/list", "server/discover":
@@ -135,8 +137,9 @@ func (l *responseWatcher) takeQuestion(id jsonrpc.ID) (asked question) {
 	return asked
 }
 
-// handleReceived is bridge.Hooks.Receive: it gets what the server sends, and puts the versions that clients
-// may speak into the answer to server/discover.
+// handleReceived is bridge.Hooks.Receive: it learns the tools in the answer to a tools/list, puts the
+// versions that clients may speak into the answer to server/discover, and calls endIfChanged if an error says
+// that a modern server is none any more.
 func (l *responseWatcher) handleReceived(m *jsonrpc.Message) (reply *jsonrpc.Message) {
 	if m.Kind() != jsonrpc.Response {
 		return nil
@@ -157,7 +160,8 @@ func (l *responseWatcher) handleReceived(m *jsonrpc.Message) (reply *jsonrpc.Mes
 }
 
 // withServedVersions returns the answer m to server/discover with the versions that clients may speak to the
-// bridge in the place of the server's: the bridge understands more (MI9).
+// bridge in the place of the server's: the bridge understands more (MI9). An answer without a modern version
+// stays.
 func (s *Server) withServedVersions(m jsonrpc.Message) jsonrpc.Message {
 	if m.Lookup("result", "supportedVersions") == nil || s.spec.ClientEras == era.OnlyLegacy || !probe.AnswersModern(m) {
 		return m

@@ -78,7 +78,7 @@ func (p *process) noteStarted(pid int) {
 	close(p.infoSet)
 }
 
-// setSession says for which session the process works that was started ahead.
+// setSession sets the session for which a process that was started ahead works.
 func (p *process) setSession(s *observe.Session) {
 	p.session.Store(s)
 	s.SetPID(p.pid)

@@ -248,7 +248,8 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// State returns the State now.
+// State returns the State now. A command of which no process runs, and that cannot be started (Check), is not
+// ready.
 func (s *Server) State() State {
 	state := s.status.state()
 	if state.Running == 0 && s.Check() != nil {

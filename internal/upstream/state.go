@@ -122,7 +122,7 @@ type countingDialer struct {
 }
 
 // Dial implements bridge.Dialer: it returns the Conn that was started ahead, or one of dialer, which counts
-// in the status until it is closed.
+// in the status until it is closed. An error counts as a failed start, unless ctx is done.
 func (c *countingDialer) Dial(ctx context.Context) (conn bridge.Conn, err error) {
 	if a := c.status.keptAhead(); a != nil {
 		if conn = a.take(); conn != nil {
@@ -142,8 +142,8 @@ func (c *countingDialer) Dial(ctx context.Context) (conn bridge.Conn, err error)
 	return observe.SessionOf(ctx).Conn(c.trackState(conn), observe.Upstream), nil
 }
 
-// trackState returns conn, and notes in the status how its first request, initialize, is answered, how a
-// process ends, and when the Conn is closed.
+// trackState returns conn, and notes in the status how its first request, initialize, is answered, whether a
+// remote server refuses later ones because it serves nobody, how a process ends, and when the Conn is closed.
 func (c *countingDialer) trackState(conn bridge.Conn) bridge.Conn {
 	answered, refused := false, false
 	return bridge.Intercept(conn, bridge.Hooks{

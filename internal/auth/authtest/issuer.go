@@ -138,7 +138,7 @@ func (i *Issuer) Change(f func()) {
 	f()
 }
 
-// CountRequests returns how many requests it got for a path.
+// CountRequests returns how many requests the Issuer got for a path.
 func (i *Issuer) CountRequests(path string) int {
 	i.mu.Lock()
 	defer i.mu.Unlock()

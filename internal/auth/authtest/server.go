@@ -91,7 +91,7 @@ func (s *Server) change(f func()) {
 	f()
 }
 
-// CountRequests returns how many requests it got for a path.
+// CountRequests returns how many requests the Server got for a path.
 func (s *Server) CountRequests(path string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -50,8 +50,8 @@ func (r *challengeResponder) handle401(ctx context.Context, d auth.Demand, old *
 	return next, r.explainSignInTimeout(ctx, err)
 }
 
-// answer401WithoutPerson returns what to try next after a 401 if that is to be had without a person; the arguments are those of handle401. Neither next nor
-// err: a person must sign in, for the reason.
+// answer401WithoutPerson returns what to try next after a 401 with demand d to a request with old (nil: without a token), if that is to be had without a
+// person. isJustIssued: the same request was refused with another token before. Neither next nor err: a person must sign in, for the reason.
 func (r *challengeResponder) answer401WithoutPerson(ctx context.Context, d auth.Demand, old *credentialSnapshot, isJustIssued bool) (next *credentialSnapshot, reason string, err error) {
 	release, err := r.awaitTurn(ctx)
 	if err != nil {
@@ -104,8 +104,8 @@ func (r *challengeResponder) answer401WithoutPerson(ctx context.Context, d auth.
 	return nil, reason, r.checkSignInHelps(ctx, d, s, old, moved, isJustIssued, reason)
 }
 
-// checkSignInHelps notes that the server refuses the token, and returns why a sign-in by a person would be of no use; nil: it may help. moved: the server has
-// changed to another issuer. The other arguments are those of answer401WithoutPerson.
+// checkSignInHelps notes that the server refuses the token of old, and returns why a sign-in by a person, for this reason, would be of no use; nil: it may
+// help. moved: the server has changed to another issuer. d, old and isJustIssued are those of handle401.
 func (r *challengeResponder) checkSignInHelps(ctx context.Context, d auth.Demand, s *discovery, old *credentialSnapshot, moved, isJustIssued bool, reason string) error {
 	h := r.tokens.current.Load()
 	if old != nil && h != nil && h.hasSameToken(old) {

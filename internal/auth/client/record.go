@@ -136,7 +136,7 @@ func (r *serverRecord) noteDemand(ctx context.Context, d auth.Demand, old *crede
 	})
 }
 
-// noteSignIn adds a sign-in that has just brought a token to the stored serverDemands.
+// noteSignIn adds a sign-in that has just brought a token to the stored serverDemands, and counts it for its scopes if a 403 was the reason.
 func (r *serverRecord) noteSignIn(ctx context.Context) error {
 	return updateDocument(ctx, r, demandsDocumentName, func(w *serverDemands) (bool, error) {
 		now := r.now()

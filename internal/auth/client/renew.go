@@ -44,6 +44,7 @@ type renewer struct {
 	unsavedCredential     *unsavedCredential    // what could not be stored; nil: all is stored
 }
 
+// newRenewer returns a renewer that has begun no work.
 func newRenewer(base *credentialBase, tokens *tokenCache, keys *proverCache, record *serverRecord, clients *registrar) *renewer {
 	r := &renewer{credentialBase: base, tokens: tokens, provers: keys, record: record, registrar: clients}
 	r.requestCtx, r.cancelRequests = context.WithCancel(context.Background())
@@ -335,7 +336,7 @@ func (r *renewer) markUnrenewable(generation tokenstore.Generation) {
 	r.unrenewableGeneration, r.unrenewableAt = generation, r.now()
 }
 
-// noteRenewalResult is updatePauseLocked for a caller that does not hold r.mu.
+// noteRenewalResult begins, lengthens or ends renewPause by err, the result of a renewal of this generation (updatePauseLocked). It takes r.mu.
 func (r *renewer) noteRenewalResult(generation tokenstore.Generation, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -27,8 +27,9 @@ const (
 // drainTimeout is how long the rest of a refusal is read before its connection is given up.
 const drainTimeout = time.Second
 
-// RoundTrip implements http.RoundTripper. Its errors that a person can do something about are *SignInRequired and *PermanentError; those of the authorization
-// server *auth.Error.
+// RoundTrip implements http.RoundTripper: it sends a request to the credential's server with the token, and after a 401 or 403 again with what a renewal or a
+// sign-in brings. Other requests, and those with an Authorization of their own, go as they are. Errors that a person can do something about are *SignInRequired
+// and *PermanentError; those of the authorization server *auth.Error.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	base := t.Base
 	if base == nil {

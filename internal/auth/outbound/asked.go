@@ -102,8 +102,9 @@ func (t *clientPrompt) settledMessage() jsonrpc.Message {
 	return jsonrpc.NewNotification(methodElicitComplete, []byte(`{"elicitationId":"`+name+`"}`))
 }
 
-// interceptReceived is bridge.Hooks.Receive: it gets what the client sends, before the server does. An invalid m
-// afterwards goes nowhere.
+// interceptReceived is bridge.Hooks.Receive: it gets what the client sends, before the server does. It takes out what
+// answers a prompt, and handles the retries of calls that were answered with one. An invalid m afterwards goes
+// nowhere.
 func (t *clientPrompt) interceptReceived(m *jsonrpc.Message) (reply *jsonrpc.Message) {
 	t.elicitor.mu.Lock()
 	defer t.elicitor.mu.Unlock()
@@ -127,7 +128,7 @@ func (t *clientPrompt) interceptReceived(m *jsonrpc.Message) (reply *jsonrpc.Mes
 }
 
 // handleElicitAction takes the person's answer to the elicitation/create of a legacy client: "accept", "decline" or
-// another one.
+// another one. "decline" ends the waits of the requests.
 func (t *clientPrompt) handleElicitAction(action string) {
 	if action == "decline" {
 		t.elicitor.declineLocked(t.shownURL)
@@ -236,8 +237,9 @@ func (t *clientPrompt) translateCancel(m jsonrpc.Message) jsonrpc.Message {
 	return m
 }
 
-// interceptSent is bridge.Hooks.Send: it gets what the server sends, before the client does. An invalid out goes
-// nowhere; reply is always invalid, and refused nil.
+// interceptSent is bridge.Hooks.Send: it gets what the server sends, before the client does. The answer to a call
+// that was answered with a prompt goes to its retry, or is kept until that comes. An invalid out goes nowhere; reply
+// is always invalid, and refused nil.
 func (t *clientPrompt) interceptSent(m jsonrpc.Message) (out, reply jsonrpc.Message, refused error) {
 	t.elicitor.mu.Lock()
 	defer t.elicitor.mu.Unlock()
@@ -281,7 +283,8 @@ func (t *clientPrompt) redirectProgress(m jsonrpc.Message) jsonrpc.Message {
 	return m
 }
 
-// afterSend is bridge.Hooks.Sent: it gets each message after the client has got it.
+// afterSend is bridge.Hooks.Sent: it gets each message after the client has got it. After the answer to initialize it
+// sets takesElicitRequests; a call whose answer has arrived is forgotten.
 func (t *clientPrompt) afterSend(m jsonrpc.Message) {
 	if m.Kind() != jsonrpc.Response {
 		return

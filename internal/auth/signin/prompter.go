@@ -69,8 +69,9 @@ const failedSignInPause = 5 * time.Minute
 const answerPollInterval = 250 * time.Millisecond
 
 // SignIn is a client.SignInFunc: it has a person sign in, unless another process does already, and waits for that as
-// long as Settings.SignInWait. nil: somebody has signed in. If nobody has in that time, it returns a
-// *client.SignInRequired that says where the person signs in.
+// long as Settings.SignInWait. nil: somebody has signed in. If nobody has in that time, or the last sign-in failed
+// just now, it returns a *client.SignInRequired that says where the person signs in, or why nobody does; if no
+// sign-in can begin, a *client.PermanentError.
 func (p *Prompter) SignIn(ctx context.Context, c *client.Credential, need client.SignInRequired) error {
 	if p.isSignedIn(ctx, c, need) {
 		return nil

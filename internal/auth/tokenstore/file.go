@@ -111,7 +111,8 @@ func (s *Store) encodeFile(f storeFile, g Generation, payload any) ([]byte, erro
 }
 
 // decodeFile reads data, the bytes of file f, decrypts the content if need be, decodes it into payload, and
-// returns its generation.
+// returns its generation. ErrSealed: it is encrypted, and the store has no key; ErrPlain: the other way
+// round.
 func (s *Store) decodeFile(f storeFile, data []byte, payload any) (Generation, error) {
 	e, err := parseEnvelope(f, data)
 	if err != nil {

@@ -35,8 +35,8 @@ func (s *Store) lock(ctx context.Context, kind, name string) (unlock func(), err
 	}
 }
 
-// tryLock takes the lock that [Store.lock] takes, if nobody has it. ok is false if somebody has it; err is
-// about the file.
+// tryLock takes the lock that [Store.lock] takes, if nobody has it. ok is false if somebody has it, or a
+// signal or a deletion came between, so that it is to be tried again; err is about the file.
 func (s *Store) tryLock(kind, name string) (unlock func(), ok bool, err error) {
 	if err := s.makeFolders(kind); err != nil {
 		return nil, false, err

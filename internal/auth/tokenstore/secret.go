@@ -27,7 +27,7 @@ func NewSecret(text string) Secret {
 	return Secret{text: &text}
 }
 
-// Reveal returns the text.
+// Reveal returns the text itself; "" of the zero Secret.
 func (s Secret) Reveal() string {
 	if s.text == nil {
 		return ""

@@ -116,7 +116,7 @@ type answerSink struct {
 }
 
 // TrySend implements bridge.Sink: it gives a response to handle, answers a request of the server, and drops
-// all else. false: handle has what it needs.
+// all else. false: handle has what it needs, or the answer cannot be sent at once.
 func (s *answerSink) TrySend(m jsonrpc.Message) bool {
 	switch {
 	case s.enough: // it is for who uses conn next

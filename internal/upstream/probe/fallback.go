@@ -176,7 +176,8 @@ type fallbackSink struct {
 	sink bridge.Sink     // the client's
 }
 
-// TrySend implements bridge.Sink: it hands m on; false also if that must wait for the answer to initialize.
+// TrySend implements bridge.Sink: it hands m on if that isUndecisive. false: it is not, or sink has not taken
+// it; then Send has to take it.
 func (s *fallbackSink) TrySend(m jsonrpc.Message) bool {
 	return s.isUndecisive(&m) && s.sink.TrySend(m)
 }

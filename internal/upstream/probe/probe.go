@@ -434,7 +434,7 @@ func (p *Prober) skipInitialize() {
 	p.skipsInitialize = true
 }
 
-// closeLater closes a Conn in a goroutine.
+// closeLater closes a Conn in a goroutine, or at once if none can begin any more.
 func (p *Prober) closeLater(conn bridge.Conn) {
 	if p.opts.Spawn(func() { p.close(conn) }) != nil {
 		p.close(conn)

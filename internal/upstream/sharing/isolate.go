@@ -67,7 +67,8 @@ func (a *crashIsolation) noteCrash(users []string) (part []string) {
 }
 
 // onCrash returns the OnCrash of the Mux of the server with this key: it gives principals whose calls end the
-// server one of their own. nil: not all share the server, or all were asked to.
+// server one of their own. nil: the server is not the one that all share (the zero Key), or
+// Options.IsolateCrashes is false.
 func (p *Pool) onCrash(key Key) func(users []string) (part []string) {
 	if key != (Key{}) || !p.opts.IsolateCrashes {
 		return nil

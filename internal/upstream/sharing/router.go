@@ -62,7 +62,9 @@ func NewRouter(ctx context.Context, p *Pool, k Keys) *Router {
 	return r
 }
 
-// Send implements bridge.Conn. A request for which there is no server is answered with an error.
+// Send implements bridge.Conn: it sends a request to the server that is to answer it, and a cancellation to
+// the server that has the request; all else is dropped. A request for which there is no server is answered
+// with an error.
 func (r *Router) Send(ctx context.Context, m jsonrpc.Message) error {
 	switch {
 	case m.Kind() == jsonrpc.Request:
@@ -88,8 +90,8 @@ func (r *Router) Send(ctx context.Context, m jsonrpc.Message) error {
 	return ctx.Err() // nobody whom it could concern
 }
 
-// TrySend implements bridge.Conn. It takes only requests to servers that the client has joined: another
-// server has to be found first, or to be started.
+// TrySend implements bridge.Conn. It takes only requests to servers that the client has joined, with an id
+// that is not in use: another server has to be found first, or to be started.
 func (r *Router) TrySend(m jsonrpc.Message) bool {
 	if m.Kind() != jsonrpc.Request {
 		return false
@@ -248,8 +250,9 @@ func (r *Router) unanswered(at *membership, m *jsonrpc.Message, open bool) {
 	}
 }
 
-// memberEnded is called when a server has ended, with err, or has cut its client off (bridge.ErrSlow). The
-// client's calls in progress there are answered with an error; those at other servers go on.
+// memberEnded is called when a server has ended, with err: the client's calls in progress there are answered
+// with an error, and those at other servers go on. If the server has cut the client off because it reads too
+// slowly (bridge.ErrSlow), the Router ends with that error.
 func (r *Router) memberEnded(at *membership, err error) {
 	if !r.leave(at) {
 		return

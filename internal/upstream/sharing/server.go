@@ -82,7 +82,7 @@ func (s *Server) useLocked() limiter.Use {
 	return limiter.Idle
 }
 
-// Reclaim implements limiter.Holder: it ends the Server if that is Idle or Spare.
+// Reclaim implements limiter.Holder: it ends the Server if that is Idle or Spare, and reports whether it was.
 func (s *Server) Reclaim() bool {
 	p := s.pool
 	p.mu.Lock()
