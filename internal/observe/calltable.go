@@ -54,7 +54,7 @@ func (t *callTable) add(call *Call) (old *Call) {
 		t.grow()
 	}
 	if old = t.find(call.ID, call.hash); old != nil {
-		t.remove(old)
+		t.unlink(old) // not remove, which may take the chains away that are needed next
 	}
 	t.link(call)
 	t.count++
@@ -82,15 +82,21 @@ func (t *callTable) grow() {
 
 // remove removes a request. It is false if the request is not there.
 func (t *callTable) remove(call *Call) bool {
-	if t.count == 0 {
+	if t.count == 0 || !t.unlink(call) {
 		return false
 	}
+	if t.count == 0 && len(t.chains) > maxEmptyChains {
+		t.chains = nil
+	}
+	return true
+}
+
+// unlink takes a request out of its chain, in a table that has chains. It is false if the request is not there.
+func (t *callTable) unlink(call *Call) bool {
 	for at := t.chain(call.hash); *at != nil; at = &(*at).next {
 		if *at == call {
 			*at, call.next = call.next, nil
-			if t.count--; t.count == 0 && len(t.chains) > maxEmptyChains {
-				t.chains = nil
-			}
+			t.count--
 			return true
 		}
 	}
