@@ -79,8 +79,8 @@ const (
 type eraSplit struct {
 	client        Conn               // the Conn that is shared
 	parentCtx     context.Context    // the ctx of ServeConn
-	ctx           context.Context    // what the Handlers get
-	cancel        context.CancelFunc // ends ctx
+	ctx           context.Context    // the context that the Handlers are given
+	cancel        context.CancelFunc // ends ctx, the context of the Handlers
 	secondHandler sync.WaitGroup     // waits for the Handler that was started second
 	bothStarted   atomic.Bool        // both halves have a Handler; set under mu
 
@@ -102,7 +102,7 @@ type eraClientConn struct {
 	handler    Handler            // serves the messages of this half's era
 	inbox      Inbox              // messages for this half; used once there are both
 	closing    context.Context    // done when this half takes nothing more: it was closed, or its Handler has returned
-	endClosing context.CancelFunc // ends closing
+	endClosing context.CancelFunc // ends closing: this half takes nothing more
 	closed     atomic.Bool        // this half takes nothing more; set under eraSplit.mu
 	started    bool               // this half has a Handler; under eraSplit.mu
 
@@ -250,10 +250,10 @@ var errOtherEra = errors.New("a message of the other era")
 // for the other half ends the Receive.
 type halfSink struct {
 	*eraClientConn
-	sink Sink // of the half's Handler
+	sink Sink // the Sink of the half's Handler
 }
 
-// TrySend implements Sink.
+// TrySend implements Sink: it passes a message for the half on, if it is taken at once.
 func (s *halfSink) TrySend(m jsonrpc.Message) bool {
 	if s.closed.Load() || s.route(&m) != s.eraClientConn || !s.sink.TrySend(m) {
 		return false
@@ -262,7 +262,7 @@ func (s *halfSink) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
-// Send implements Sink. Its error for a message of the other half is errOtherEra.
+// Send implements Sink: it passes a message for the half on. For a message of the other half it returns errOtherEra.
 func (s *halfSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if s.closed.Load() || s.route(&m) != s.eraClientConn {
 		return errOtherEra
@@ -286,10 +286,10 @@ func (s *halfSink) noteTaken() {
 // watchedSink is a Sink whose Send goes by way of a StallWatch.
 type watchedSink struct {
 	Sink
-	watch *StallWatch // makes the Sends
+	watch *StallWatch // the StallWatch that makes the Sends
 }
 
-// Send implements Sink.
+// Send implements Sink: it has the StallWatch send m to the inner Sink.
 func (s *watchedSink) Send(_ context.Context, m jsonrpc.Message) error {
 	return s.watch.Send(s.Sink, m)
 }
@@ -370,7 +370,8 @@ func (r *splitSink) noteTaken(m *jsonrpc.Message) {
 	}
 }
 
-// TrySend implements Sink.
+// TrySend implements Sink: it puts a message into the Inbox of its half; false: there is no room, or the half takes
+// nothing more.
 func (r *splitSink) TrySend(m jsonrpc.Message) bool {
 	if h := r.halfFor(&m); h.closed.Load() || !h.inbox.TrySend(m) {
 		return false
@@ -379,7 +380,8 @@ func (r *splitSink) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
-// Send implements Sink. A message for a half that takes nothing more is refused.
+// Send implements Sink: it puts a message into the Inbox of its half. A request for a half that takes nothing more is
+// answered with an error.
 func (r *splitSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	h := r.halfFor(&m)
 	err := h.inbox.Send(ctx, m)
@@ -403,7 +405,7 @@ func (h *eraClientConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	return h.client.Send(ctx, m)
 }
 
-// TrySend implements Conn.
+// TrySend implements Conn: it is Send where the client takes the message at once.
 func (h *eraClientConn) TrySend(m jsonrpc.Message) bool {
 	if h.closed.Load() {
 		return false

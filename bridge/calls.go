@@ -34,7 +34,7 @@ type PendingCalls struct {
 	calls     callList    // clients' requests, but for subscriptions
 	longLived callList    // what may last: subscriptions, and requests of servers
 	lateTimer *time.Timer // calls reportLate; nil: none is set
-	closed    bool        // Close was called
+	closed    bool        // Close was called: the timer is not set any more
 }
 
 // callList is a linked list of calls in the order in which they came.
@@ -47,17 +47,17 @@ type callList struct {
 // PendingCall is a request of a client or a server that waits for its answer.
 type PendingCall struct {
 	Ctx      context.Context // the context of the conversation that it belongs to
-	Method   string          // its method
+	Method   string          // the method of the request
 	ID       jsonrpc.ID      // its id, as it has come from the Conn of whoever has asked
 	ByServer bool            // a server has asked its client; false: a client its server
-	Since    time.Time       // when the bridge has got it
+	Since    time.Time       // when the bridge has received it
 	Note     any             // what the function given to Visit has returned for it last; nil: nothing
 }
 
 // pendingEntry is a PendingCall in a callList. It is entered once at most, and must not move meanwhile.
 type pendingEntry struct {
 	PendingCall
-	canceller   canceller // who can cancel it; nil: nobody
+	canceller   canceller // who can cancel the call; nil: nobody can
 	list        *callList // the list that it is in; nil: in none
 	lateReports int       // how many times OnLate was told of it
 	// the call before, and the one after it, in list; nil: none
@@ -141,7 +141,7 @@ func (c *PendingCalls) add(ctx context.Context, p *pendingEntry, method string, 
 	}
 }
 
-// add appends p.
+// add appends p as the newest call.
 func (l *callList) add(p *pendingEntry) {
 	if p.prev = l.newest; p.prev != nil {
 		p.prev.next = p
@@ -152,7 +152,7 @@ func (l *callList) add(p *pendingEntry) {
 	l.count++
 }
 
-// remove takes p out.
+// remove takes the call p out of the list.
 func (l *callList) remove(p *pendingEntry) {
 	if p.prev != nil {
 		p.prev.next = p.next

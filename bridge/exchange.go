@@ -128,10 +128,10 @@ const maxRenewableTimeout = (1<<63 - 1) / maxTimeoutFactor
 type exchange struct {
 	// client has sent the request, server is to answer it
 	client, server Conn
-	opts           PumpOptions     // Exchange's
+	opts           PumpOptions     // the options that Exchange was called with
 	ctx            context.Context // the ctx of the client's Send with the request; before that, Exchange's
-	id             jsonrpc.ID      // the request's
-	method         string          // the request's
+	id             jsonrpc.ID      // the id of the request
+	method         string          // the method of the request
 	isListen       bool            // the request is subscriptions/listen
 	// deadline is when the answer is due; progress puts it off, but not beyond latestDeadline. Zero: there is none.
 	deadline, latestDeadline time.Time
@@ -143,7 +143,7 @@ type exchange struct {
 	outcome      atomic.Int32 // outcomeSettled or outcomeCancelled; 0: it is not decided
 	hasRequest   bool         // the client has sent its request
 	inGrace      bool         // everything shuts down: relayInGrace is to go on
-	err          error        // what serve has returned
+	err          error        // what serve has returned: what became of the exchange
 
 	// answered: the client was sent the answer. Only fromServerSink sets it and answerErr, in the server's Receive,
 	// and they are looked at after that.
@@ -153,8 +153,8 @@ type exchange struct {
 
 // What becomes of an exchange, which is decided once: the zero outcome says that it is open.
 const (
-	outcomeSettled   = iota + 1 // it is not cancelled any more: it is answered, or ends for another reason
-	outcomeCancelled            // cancelCall has cancelled it
+	outcomeSettled   = iota + 1 // the exchange is not cancelled any more: it is answered, or ends for another reason
+	outcomeCancelled            // cancelCall has cancelled the exchange
 )
 
 // settle decides that the exchange is not cancelled, so that its answer may be sent; false: cancelCall was first. In
@@ -179,7 +179,7 @@ func (x *exchange) cancelCall(jsonrpc.ID) bool {
 
 // Why an exchange ends before the answer.
 var (
-	errTimeout    = errors.New("timed out")           // the deadline has passed
+	errTimeout    = errors.New("timed out")           // the server has not answered, or not taken the request, by the deadline
 	errClientGone = errors.New("the client has gone") // nobody waits for the answer any more
 	errShutdown   = errors.New("shutting down")       // everything shuts down, and the answer has not come in time
 )

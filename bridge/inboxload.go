@@ -9,8 +9,8 @@ import (
 
 // Load is an amount of messages.
 type Load struct {
-	Messages int // how many
-	Bytes    int // how many bytes they have together
+	Messages int // how many messages
+	Bytes    int // how many bytes the messages have together
 }
 
 // Waiting returns how much waits. A message that is being offered to the receiver counts.

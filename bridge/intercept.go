@@ -58,7 +58,7 @@ func Intercept(c Conn, h Hooks) Conn {
 // interceptor is the Conn that Intercept returns.
 type interceptor struct {
 	conn    Conn        // the Conn that is wrapped
-	hooks   Hooks       // Intercept's
+	hooks   Hooks       // the hooks that Intercept was called with
 	replies *replyQueue // hands the receiver what Hooks.Send has replied; nil: there is no Hooks.Send
 
 	// received is a message of the peer, as Hooks.Receive has left it, while it is handed on, and, with offerAgain,
@@ -69,11 +69,11 @@ type interceptor struct {
 	receivedKey jsonrpc.Key      // while offerAgain: the Key of the message in received, as the peer has sent it
 	endErr      error            // how the Conn has ended; nil: it has not. Only Receive uses it
 
-	closeOnce sync.Once // for Close
-	closeErr  error     // what Close returns
+	closeOnce sync.Once // closes the Conn once, however often Close is called
+	closeErr  error     // the error that Close returns
 }
 
-// Send implements Conn.
+// Send implements Conn: it calls Hooks.Send, does what that says, and calls Hooks.Sent when the inner Conn has sent.
 func (i *interceptor) Send(ctx context.Context, m jsonrpc.Message) error {
 	if i.hooks.Send != nil {
 		if done, err := i.callSendHook(ctx, &m); done {
@@ -119,7 +119,8 @@ func (i *interceptor) tryCallSendHook(m *jsonrpc.Message) (done, taken bool) {
 	return false, false
 }
 
-// TrySend implements Conn.
+// TrySend implements Conn: it is Send where that needs no waiting. If it returns false, Hooks.Send sees the message
+// again.
 func (i *interceptor) TrySend(m jsonrpc.Message) bool {
 	if i.hooks.Send != nil {
 		if done, taken := i.tryCallSendHook(&m); done {
@@ -133,7 +134,7 @@ func (i *interceptor) TrySend(m jsonrpc.Message) bool {
 	return taken
 }
 
-// Receive implements Conn.
+// Receive implements Conn: it receives from the inner Conn by way of the hooks, and the replies of Hooks.Send.
 func (i *interceptor) Receive(ctx context.Context, sink Sink) error {
 	switch {
 	case i.endErr != nil:
@@ -177,7 +178,7 @@ func (i *interceptor) receiveBoth(parent context.Context, sink Sink) error {
 	return err
 }
 
-// Close implements Conn.
+// Close implements Conn: it closes the inner Conn, once, and calls Hooks.Closed.
 func (i *interceptor) Close(reason error) error {
 	i.closeOnce.Do(func() {
 		if i.replies != nil {
@@ -194,7 +195,7 @@ func (i *interceptor) Close(reason error) error {
 // interceptSink is the Sink with which an interceptor receives from its Conn.
 type interceptSink struct {
 	*interceptor
-	sink    Sink  // of the caller of Receive
+	sink    Sink  // the Sink of the caller of Receive
 	refused error // the last error of sendReceived, to tell it from an end of the Conn; nil: it had none
 }
 
@@ -226,7 +227,8 @@ func (s *interceptSink) clearReceived() {
 	}
 }
 
-// TrySend implements Sink.
+// TrySend implements Sink: it calls Hooks.Receive and hands on what is left, if that needs no waiting; false: the
+// message comes again.
 func (s *interceptSink) TrySend(m jsonrpc.Message) bool {
 	if !s.callReceiveHook(&m) {
 		return true
@@ -259,7 +261,7 @@ func (s *interceptSink) trySendReceived() bool {
 	return s.sink.TrySend(s.received)
 }
 
-// Send implements Sink.
+// Send implements Sink: it calls Hooks.Receive, unless it has seen the message, and hands on what is left.
 func (s *interceptSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if !s.callReceiveHook(&m) {
 		return nil

@@ -16,7 +16,7 @@ import (
 
 // call is a request that has passed a Pump and is owed an answer.
 type call struct {
-	id jsonrpc.ID // as who has asked spells it
+	id jsonrpc.ID // the id as whoever has asked spells it
 	// of a client's request: the id that the server is given instead, because it may still answer an earlier request
 	// with the same id; zero: it knows id
 	serverID        jsonrpc.ID
@@ -35,11 +35,11 @@ type call struct {
 // An answered request leaves the ledger in two steps, takeForAnswer and answerDelivered, so that "nothing is owed"
 // becomes true only after the answer was handed on.
 type ledger struct {
-	maxCalls      int             // how many requests may be in it
-	pendingCalls  *PendingCalls   // which have the requests too; nil: none
-	ctx           context.Context // for pendingCalls: the conversation's context
-	canceller     canceller       // for pendingCalls: who can cancel the requests; nil: nobody
-	byServer      bool            // for pendingCalls: the requests are the server's; false: the client's
+	maxCalls      int             // how many requests may be in the ledger
+	pendingCalls  *PendingCalls   // the PendingCalls that the requests are entered in, too; nil: none
+	ctx           context.Context // the conversation's context, for the entries in pendingCalls
+	canceller     canceller       // who can cancel the requests, for the entries in pendingCalls; nil: nobody
+	byServer      bool            // the requests are the server's, not the client's; for the entries in pendingCalls
 	budgetShare   *budget.Share   // the memory that the calls take; nil: it is not counted. Under mu
 	runningTimers sync.WaitGroup  // waits for time-outs that run or may still run
 

@@ -19,7 +19,7 @@ func First(ctx context.Context, c Conn) (jsonrpc.Message, error) {
 
 // peekSink is the Sink of First: it has a look at one message and does not take it.
 type peekSink struct {
-	m jsonrpc.Message // the message
+	m jsonrpc.Message // the message that Send was called with
 }
 
 // errSeen is with what a peekSink refuses the message that it has seen.

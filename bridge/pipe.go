@@ -23,12 +23,12 @@ func Pipe() (a, b Conn) {
 
 // pipeEnd is one side of a Pipe.
 type pipeEnd struct {
-	peer   *pipeEnd    // the other side
+	peer   *pipeEnd    // the other side of the Pipe
 	in     Inbox       // what the other side has sent
 	closed atomic.Bool // this side was closed
 }
 
-// Send implements Conn.
+// Send implements Conn: it queues m for the other side, and waits while there is no room.
 func (p *pipeEnd) Send(ctx context.Context, m jsonrpc.Message) error {
 	err := ctx.Err()
 	if err == nil && p.closed.Load() {
@@ -43,15 +43,15 @@ func (p *pipeEnd) Send(ctx context.Context, m jsonrpc.Message) error {
 	return err
 }
 
-// TrySend implements Conn.
+// TrySend implements Conn: it queues m for the other side, or hands it to that at once.
 func (p *pipeEnd) TrySend(m jsonrpc.Message) bool {
 	return !p.closed.Load() && p.peer.in.TrySend(m)
 }
 
-// Receive implements Conn.
+// Receive implements Conn: it hands on what the other side has sent.
 func (p *pipeEnd) Receive(ctx context.Context, sink Sink) error { return p.in.Receive(ctx, sink) }
 
-// Close implements Conn.
+// Close implements Conn: it ends both directions.
 func (p *pipeEnd) Close(error) error {
 	p.closed.Store(true)
 	p.peer.in.End(io.EOF)

@@ -132,8 +132,8 @@ func newPump(ctx context.Context, client, server Conn, opts *PumpOptions) *pump 
 type pump struct {
 	// the two sides between which messages are copied
 	client, server  Conn
-	opts            PumpOptions             // Pump's
-	ctx             context.Context         // of the conversation; done when it is over
+	opts            PumpOptions             // the options that Pump was called with
+	ctx             context.Context         // the context of the conversation, which goes on for a while after Pump's ctx; done when it is over
 	cancel          context.CancelCauseFunc // ends ctx, with the reason as its cause
 	clientDirection sync.WaitGroup          // waits for the goroutine that copies from the client
 	clientEndErr    error                   // how copyFromClient has ended; read after clientDirection

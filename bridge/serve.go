@@ -64,15 +64,15 @@ func refuseAll(ctx context.Context, client Conn, why error) {
 // unavailableSink is the Sink of a client for which there is no server: it answers requests with an error, and drops
 // all else.
 type unavailableSink struct {
-	client Conn               // where the errors are sent
-	why    error              // the error of Dial
+	client Conn               // the client, to which the errors are sent
+	why    error              // the error with which Dial has failed
 	stop   context.CancelFunc // ends the Receive that the Sink is for
 }
 
 // TrySend implements Sink: it takes, and drops, all but requests.
 func (r *unavailableSink) TrySend(m jsonrpc.Message) bool { return m.Kind() != jsonrpc.Request }
 
-// Send implements Sink.
+// Send implements Sink: it answers a request with an error, and drops any other message.
 func (r *unavailableSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if m.Kind() != jsonrpc.Request {
 		return nil

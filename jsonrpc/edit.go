@@ -54,7 +54,8 @@ func Without(object []byte, keys ...string) []byte { return Object{raw: object}.
 
 // cut is the part object[from:to] of an object that is left out.
 type cut struct {
-	from, to int // object[from:to]
+	// object[from:to] is left out
+	from, to int
 }
 
 // maxCuts is for how many cuts there is memory on the stack: as many as most calls

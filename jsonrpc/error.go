@@ -31,7 +31,7 @@ type Error struct {
 	More int
 }
 
-// Error returns Message.
+// Error implements error: it returns Message.
 func (e *Error) Error() string { return e.Message }
 
 // newError makes the Error with this code for a fault at a byte offset; its Message

@@ -20,7 +20,7 @@ type IDFinder struct {
 	state      finderState // where in the message the next byte stands
 	inString   bool        // the next byte is in a string inside a value
 	escaped    bool        // the last byte was a backslash that escapes the next one
-	keyEscaped bool        // key has escapes
+	keyEscaped bool        // the key that is being read has escapes
 	twoIDs     bool        // the envelope has had the key "id" twice
 	capturesID bool        // the value being read is the id's, and is copied into id
 	depth      int         // how many objects and arrays are open inside the value being read
@@ -32,7 +32,7 @@ type IDFinder struct {
 	keyLen     int       // the length of the key; may be greater than len(key): no known key is so long
 	id         [256]byte // the id's value as spelled, or its beginning
 	idLen      int       // how many bytes of id are used
-	idComplete bool      // id holds a whole value
+	idComplete bool      // id holds a whole value: the id was read to its end
 }
 
 // Write takes the next bytes of the message. It always returns len(p) and nil.

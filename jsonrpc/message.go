@@ -27,21 +27,23 @@ type span struct {
 // because to copy a Message would cost as much as most of them do. They do not keep the
 // pointer.
 type Message struct {
-	raw           []byte // the exact bytes; where spliceID is set, with another id than ident
-	id            span   // where the id stands in raw
-	method        span   // where the method stands in raw, quotes included
-	params        span   // where the params stand in raw; zero: there are none, or they are null
-	token         span   // params._meta.progressToken of a request, params.progressToken of a notification
-	requestID     span   // params.requestId, which says what notifications/cancelled is about
-	outcome       span   // where the result or the error stands in raw; see isError
-	meta          span   // params._meta
-	longestValue  span   // the longest value of a member of params or result; a search for another member skips it
-	kind          Kind   // whether it is a request, a notification or a response
-	knownMethod   uint8  // the index of the method in knownMethods; 0: not among them
-	isError       bool   // outcome is an error, and no result
-	hasLineBreaks bool   // line breaks may stand between tokens
-	isExtended    bool   // the envelope has members that JSON-RPC does not know, or params in a response
-	spliceID      bool   // raw still has an older id than ident; Bytes puts ident in its place
+	raw    []byte // the exact bytes; where spliceID is set, with another id than ident
+	id     span   // where the id stands in raw
+	method span   // where the method stands in raw, quotes included
+	params span   // where the params stand in raw; zero: there are none, or they are null
+	// where the progress token stands in raw: params._meta.progressToken of a request, params.progressToken of a
+	// notification; zero: there is none
+	token         span
+	requestID     span  // where params.requestId stands in raw, which says what notifications/cancelled is about; zero: there is none
+	outcome       span  // where the result or the error stands in raw; see isError
+	meta          span  // where params._meta stands in raw; zero: there is none
+	longestValue  span  // the longest value of a member of params or result; a search for another member skips it
+	kind          Kind  // whether it is a request, a notification or a response
+	knownMethod   uint8 // the index of the method in knownMethods; 0: not among them
+	isError       bool  // outcome is an error, and no result
+	hasLineBreaks bool  // line breaks may stand between tokens
+	isExtended    bool  // the envelope has members that JSON-RPC does not know, or params in a response
+	spliceID      bool  // raw still has an older id than ident; Bytes puts ident in its place
 
 	ident   ID           // the message's id (after WithID: the new one); zero: it has none
 	joined  *joinedBytes // where Bytes keeps the joined bytes of a long message with spliceID; nil: of any other message
@@ -116,9 +118,10 @@ func (m Message) withIDInPlace() Message {
 // in memory, and is smaller than a Message. The zero Key is that of an invalid
 // message.
 type Key struct {
-	first    *byte // the first byte of the message's raw
-	spliceID bool  // as in the Message
-	ident    ID    // the message's id
+	first *byte // the first byte of the message's raw
+	// spliceID of the Message
+	spliceID bool
+	ident    ID // the id of the Message
 }
 
 // Key returns the Key that stands for the message.
@@ -135,7 +138,7 @@ func (m *Message) Key() Key {
 // invalid message.
 type TextID struct {
 	first *byte // the first byte of the message's raw
-	size  int   // the length of raw
+	size  int   // the length of the message's raw, in bytes
 }
 
 // TextID returns the TextID of the message.

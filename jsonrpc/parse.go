@@ -77,7 +77,7 @@ func fieldOf(text []byte, escaped bool) field {
 	return fieldOther
 }
 
-// fields is a set of fields.
+// fields is a set of values of the type field, one bit for each.
 type fields uint16
 
 // has reports whether f is in the set.
@@ -111,9 +111,9 @@ type parser struct {
 	seenFields   fields  // the fields that the envelope has so far
 	metaToken    span    // the span of params._meta.progressToken
 	token        span    // the span of params.progressToken
-	badParams    bool    // params is no object, no array and not null
-	nullID       bool    // the id is null
-	twoIDs       bool    // the key "id" stands twice
+	badParams    bool    // the params are no object, no array and not null
+	nullID       bool    // the id of the message is null
+	twoIDs       bool    // the envelope has the key "id" twice
 	shapeFault   string  // the first fault of shape, as a text; "": none
 	shapeFaultAt int     // the byte offset of shapeFault
 }

@@ -11,7 +11,7 @@ import (
 // at the first fault. It does not recurse, so deep nesting cannot overflow the stack: only
 // the few levels of the envelope are nested calls, and scanValue scans all deeper levels.
 type scanner struct {
-	data          []byte // the text
+	data          []byte // the text that is scanned
 	pos           int    // the offset in data of the next byte to scan
 	hasLineBreaks bool   // there is a line break between two tokens
 	fault         string // the first fault of grammar; "": there is none

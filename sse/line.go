@@ -28,7 +28,7 @@ var bom = []byte("\xEF\xBB\xBF")
 // the search for each byte has come, so that no byte is searched twice for the
 // same one however small the reads are, and whichever of the two ends lines.
 type lineReader struct {
-	r   io.Reader // the stream
+	r   io.Reader // the stream that is cut into lines
 	err error     // how reading r has ended; returned once buf has no more whole line; nil: it has not
 
 	buf        []byte // what was read: small, or *big

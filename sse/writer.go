@@ -23,7 +23,7 @@ const writeChunkSize = 256 << 10
 // no closing.
 type Writer struct {
 	w            http.ResponseWriter      // the reply that the events are written to
-	rc           *http.ResponseController // of w, to flush it and set its write deadline
+	rc           *http.ResponseController // the ResponseController of w, to flush it and set its write deadline
 	stallTimeout time.Duration            // how long a reader may take nothing while a chunk is being written; 0 or less: for ever
 	deadline     time.Time                // the write deadline that is set for the reply now; zero: none
 	buf          []byte                   // events that were not written yet

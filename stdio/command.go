@@ -58,7 +58,7 @@ func (c *Command) Dial(ctx context.Context) (bridge.Conn, error) {
 type childConn struct {
 	*Conn
 	name    string              // what errors call the server: Spec.Name, or Spec.Path if that is empty
-	process *supervisor.Process // the child
+	process *supervisor.Process // the child process
 	exitErr error               // what Receive returns after the end of stdout; nil: that is not known yet. Only Receive uses it
 }
 
@@ -149,7 +149,7 @@ func (c *childConn) stop() error {
 // ExitError is the error of Receive after a child has ended, or has closed its stdout,
 // without being told to.
 type ExitError struct {
-	Name   string   // what errors call the server
+	Name   string   // the name of the server, for the text
 	Err    error    // how the process has ended (Process.ExitError), or that it has only closed its stdout; nil: exit status 0
 	Stderr []string // the last lines that the child wrote to stderr, oldest first
 }

@@ -64,8 +64,8 @@ type Options struct {
 // single messages in it; arrays are never sent.
 type Conn struct {
 	opts         Options      // NewConn's, with the defaults filled in
-	in           incoming     // for receiving
-	out          outgoing     // for sending
+	in           incoming     // the part that receives
+	out          outgoing     // the part that sends
 	client       clientState  // used if the peer is a client
 	skippedCount atomic.Int64 // how many lines, or elements of a batch, were not handed on
 
@@ -267,12 +267,12 @@ func (c *Conn) fail(err error) {
 // nothing is read or sent any more. After close, Receive does not wait for a Sink
 // either.
 type ending struct {
-	once sync.Once     // for set
-	done chan struct{} // closed by set
+	once sync.Once     // makes only the first call of set count
+	done chan struct{} // closed by set: the conversation is over
 	err  error         // the reason; set before done is closed
 
 	closing context.Context    // a context that is done after close
-	close   context.CancelFunc // ends closing: Close or abort was called
+	close   context.CancelFunc // ends closing: Close or abort calls it
 }
 
 // init makes an ending ready: the Conn has not ended.

@@ -25,7 +25,7 @@ type deadPeerWatch struct {
 	onDead       func()                                              // called when the peer is found to be gone, once at most
 	readAckState func(net.Conn) (silent time.Duration, waiting bool) // awaitingAck; tests have another one
 	timer        lazytimer.Timer                                     // is set while something may be on its way to the peer; calls checkAck
-	dead         atomic.Bool                                         // onDead was called
+	dead         atomic.Bool                                         // the peer was found to be gone, and onDead called
 }
 
 // watchPeer returns a deadPeerWatch of nc, which calls onDead, in a goroutine of its

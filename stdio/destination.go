@@ -34,8 +34,8 @@ func newDestination(w io.Writer, abort func(error)) destination {
 // deadlineWriter is a destination whose write deadlines work: a write is ended by
 // moving the deadline into the past.
 type deadlineWriter struct {
-	w  io.Writer   // what is written to
-	in interrupter // ends its writes
+	w  io.Writer   // the file or connection that is written to
+	in interrupter // ends writes by the file's write deadline
 }
 
 // write implements destination. Once ctx has ended, or after close, it returns
@@ -58,7 +58,7 @@ func (s *deadlineWriter) close() { s.in.shut() }
 // abortingWriter writes to what has no deadlines: a blocked write ends only when the stream is
 // closed. So it ends the whole Conn when the ctx of a write ends.
 type abortingWriter struct {
-	w     io.Writer   // what is written to
+	w     io.Writer   // the stream that is written to
 	abort func(error) // Conn.abort, which closes the stream
 }
 

@@ -46,11 +46,11 @@ type source interface {
 // copied once however small the pieces are in which it arrives. A line longer
 // than max is not kept; only the id of its message is looked for.
 type lines struct {
-	src    source       // the stream
+	src    source       // where the bytes come from
 	max    int          // the longest line that is kept now, in bytes
 	intake *intakeGuard // bounds the memory and time that lines may take; nil: nothing does, beside max
 
-	buf     []byte // nil, the small buffer, or a chunk
+	buf     []byte // the buffer that is read into: the small one, or a chunk; nil: there is none now
 	small   []byte // the small buffer, kept while a chunk is in use; nil: it was never needed
 	r, w    int    // buf[r:w] is read and not yet returned
 	scanned int    // buf[r:scanned] has no line feed
@@ -68,11 +68,11 @@ type lines struct {
 type line struct {
 	text  []byte // the line's bytes; valid until the next call of await, unless owned
 	owned bool   // text is an allocation of its own, of its exact size
-	size  int    // its length in bytes
+	size  int    // the length of the line in bytes
 
 	tooLong bool         // the line is longer than lines.max: text is nil; id and kind are set
-	id      jsonrpc.ID   // of the message in a line that is too long; zero: it was not found
-	kind    jsonrpc.Kind // of the message in a line that is too long, as far as known
+	id      jsonrpc.ID   // the id of the message in a line that is too long; zero: it was not found
+	kind    jsonrpc.Kind // the Kind of the message in a line that is too long, as far as known
 }
 
 // await reads until there is a whole line, which take returns then, or returns the

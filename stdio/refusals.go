@@ -15,8 +15,8 @@ import (
 // the first one and ends with the Conn. What the queue has no room for is dropped.
 type refusals struct {
 	queue     bridge.Inbox   // the responses that wait
-	startOnce sync.Once      // starts the goroutine
-	sender    sync.WaitGroup // waits for the goroutine
+	startOnce sync.Once      // starts the goroutine that sends, once
+	sender    sync.WaitGroup // waits for the goroutine that sends
 }
 
 // add queues reply, or drops it if there is no room. The goroutine, which the first

@@ -32,8 +32,9 @@ type ServerOptions struct {
 	// how many levels of objects and arrays a client's message may have (J14). 0:
 	// jsonrpc.DefaultMaxDepth; negative: any number
 	MaxDepth    int
-	MaxSessions int          // how many connections are served at once; more are refused. 0: 1000
-	Logger      hclog.Logger // for what goes wrong; nil: nothing is logged
+	MaxSessions int // how many connections are served at once; more are refused. 0: 1000
+	// Logger is told what goes wrong; nil: nothing is logged
+	Logger hclog.Logger
 
 	// ChunkTimeout is how long a client may take to send each 64 KiB of a line, or
 	// what there is of it; then the connection ends. 0: 30 s; negative: no limit
@@ -63,7 +64,7 @@ type ServerOptions struct {
 // answered (ST8), and a connection that is lost ends the session. So does one that the client
 // has closed both ways, where the system tells that from an end of input (Linux, Unix sockets).
 type SocketServer struct {
-	handler bridge.Handler // serves each connection
+	handler bridge.Handler // the Handler that serves each connection
 	opts    ServerOptions  // NewSocketServer's, with the defaults filled in
 
 	ctx     context.Context       // done when the SocketServer shuts down: sessions drain
@@ -294,7 +295,7 @@ func (s *SocketServer) answerRefused(conn *socketConn) {
 // refusingSink is the Sink of a client that is refused: it drops notifications and
 // answers the first request with an error, which ends the Receive.
 type refusingSink struct {
-	client bridge.Sink // where the error is sent
+	client bridge.Sink // the client, to which the error is sent
 }
 
 // TrySend implements bridge.Sink: it takes nothing.

@@ -140,7 +140,7 @@ func (s Socket) Dial(ctx context.Context) (bridge.Conn, error) {
 // connectError is the error of Socket.Dial: why there is no connection.
 type connectError struct {
 	socket Socket // the socket that was to be connected to
-	err    error  // the network's error
+	err    error  // the error of the network
 }
 
 // Error returns the text for the log, with the socket's address: that may be the path
@@ -189,7 +189,7 @@ func withoutAddress(err error) error {
 // Socket.Dial.
 type socketConn struct {
 	*Conn
-	nc        net.Conn       // the connection
+	nc        net.Conn       // the network connection
 	closeWait time.Duration  // the const closeWait; shorter in tests
 	peerWatch *deadPeerWatch // ends the Conn when the peer of a TCP connection is gone; nil: it is no TCP connection
 }
@@ -244,7 +244,7 @@ func (c *socketConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	return networkError(c.Conn.Send(ctx, m))
 }
 
-// TrySend implements bridge.Conn.
+// TrySend implements bridge.Conn, as Conn.TrySend does; the peer's acknowledgement is watched for.
 func (c *socketConn) TrySend(m jsonrpc.Message) bool {
 	if c.out.tryWrite == nil {
 		return false

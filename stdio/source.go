@@ -24,8 +24,8 @@ func newSource(r io.Reader, mayAbandon bool) source {
 
 // directSource reads in the caller's goroutine; a blocked read is ended by a deadline.
 type directSource struct {
-	r  io.Reader   // what is read
-	in interrupter // ends its reads
+	r  io.Reader   // the file or connection that is read
+	in interrupter // ends reads by the file's read deadline
 }
 
 // fill implements source. It returns errInterrupted once ctx has ended or close was
@@ -61,7 +61,7 @@ func interruption(err error) error {
 // the first read and ends with close, or, where the read cannot be ended, with the
 // process.
 type backgroundSource struct {
-	r          io.Reader       // what is read
+	r          io.Reader       // the stream that is read
 	mayAbandon bool            // wait does not wait for a read that goes on
 	requests   chan []byte     // the space that run is to read to next, one element for each read
 	results    chan readResult // what the reads that were asked for have returned
@@ -70,14 +70,14 @@ type backgroundSource struct {
 	started bool          // the goroutine was started
 	reading bool          // a read was asked for, and its result was not taken yet
 	closed  bool          // close was called
-	done    chan struct{} // closed by close
+	done    chan struct{} // closed by close: nothing more is wanted
 	ended   chan struct{} // closed by run when it returns
 }
 
 // readResult is what one Read has returned.
 type readResult struct {
-	n   int   // how many bytes it has read
-	err error // its error
+	n   int   // how many bytes the Read has read
+	err error // the error of the Read
 }
 
 // fill implements source. It returns errInterrupted when ctx ends or close is called;

@@ -70,7 +70,7 @@ func (s *Spec) name() string {
 
 // A Process is a child that was started. All methods may be called concurrently.
 type Process struct {
-	name        string                      // what errors call the child
+	name        string                      // the child's name in errors
 	stopWaits   StopWaits                   // Spec.Stop with its defaults; guarded by stopOnce
 	child       *child                      // the system's part of the process
 	container   *container                  // the container that the child is the client of; nil: none
@@ -78,16 +78,16 @@ type Process struct {
 	stdout      *childOutput                // our end of the child's stdout
 	stderr      *childOutput                // our end of the child's stderr, which stderrLines reads
 	stderrLines *stderrLines                // splits stderr into lines, and keeps the last ones
-	onStop      func(step string)           // Spec.OnStop; nil: none
-	onExit      func(err error, asked bool) // Spec.OnExit; nil: none
+	onStop      func(step string)           // the OnStop of the Spec; nil: none
+	onExit      func(err error, asked bool) // the OnExit of the Spec; nil: none
 
 	exited    chan struct{}  // closed when the process has exited, reaped or not
 	done      chan struct{}  // closed when the process has exited and stderr was read to its end, or outputGrace is over
 	exitErr   error          // what ExitError returns in the end; set before exited is closed
 	wg        sync.WaitGroup // waits for the goroutines that read stderr and wait for the exit
 	stopOnce  sync.Once      // runs Stop, or Kill, once
-	stopErr   error          // what Stop and Kill return; set by stopOnce
-	reapOnce  sync.Once      // for reap
+	stopErr   error          // the error that Stop and Kill return; set by stopOnce
+	reapOnce  sync.Once      // reaps the process once
 	stopAsked atomic.Bool    // Stop or Kill was called
 	abandoned atomic.Bool    // Stop has given up, because the process has survived SIGKILL: the waiter goroutine reaps it
 }

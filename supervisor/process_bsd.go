@@ -14,7 +14,7 @@ import (
 // system is the part of a child that differs between the Unixes: here there is none.
 type system struct{}
 
-// start starts the process.
+// start starts the file at path as s says; files are its stdin, stdout and stderr.
 func (c *child) start(_ context.Context, path string, s *Spec, files [3]*os.File) (err error) {
 	env := s.Env
 	if env == nil {

@@ -11,14 +11,14 @@ import (
 const MaxStderrLine = 4096
 
 const (
-	cutMark          = " [cut]" // ends a line that was cut
+	cutMark          = " [cut]" // the end of a line of stderr that was cut
 	maxTailLines     = 10       // how many lines StderrTail returns at most
 	maxTailLineBytes = 512      // how many bytes of a line StderrTail returns at most
 )
 
 // stderrLines reads a child's stderr line by line, hands each line to a callback, and keeps the last ones.
 type stderrLines struct {
-	onLine func(line []byte) // Spec.Stderr; nil: none
+	onLine func(line []byte) // the Stderr of the Spec, called with each line; nil: none
 
 	mu            sync.Mutex // guards tail and keptStackCall
 	tail          [][]byte   // the last lines, oldest first
@@ -104,7 +104,7 @@ func (l *stderrLines) addToTail(line []byte) {
 type stackPart int
 
 const (
-	noStack    stackPart = iota // no part of a stack
+	noStack    stackPart = iota // the line is no part of a stack
 	ownCall                     // a call in the program's own files
 	otherPart                   // a call in the runtime, or a line above or below the calls
 	goPosition                  // the second line of a call in a Go stack, which has the file and the line's number
@@ -128,7 +128,7 @@ func stackPartOf(line []byte) stackPart {
 	return noStack
 }
 
-// lastLines is StderrTail.
+// lastLines returns copies of the last lines, oldest first: what Process.StderrTail returns.
 func (l *stderrLines) lastLines() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -97,7 +97,7 @@ type Client struct {
 	// become an Authorization header, unless Options.Header has one.
 	URL string
 
-	// Options may be zero.
+	// Options tune the Client; the zero value works.
 	Options ClientOptions
 }
 

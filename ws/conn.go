@@ -50,7 +50,7 @@ type connConfig struct {
 	// told of input that is no valid message: the size of its text in bytes, and what is wrong; not nil
 	onNoise func(size int, reason string)
 
-	budget            *budget.Budget // for messages that are received; nil: no limit
+	budget            *budget.Budget // the memory for messages that are received; nil: no limit
 	party             string         // the party that the peer is of, in budget
 	maxFirstMessage   int            // bytes that a message of the peer may have until one was valid; 0: maxMessageSize
 	chunkTimeout      time.Duration  // how long each chunkSize of a message may take to arrive; 0 or negative: for ever
@@ -84,7 +84,7 @@ type conn struct {
 	calls        calls           // what is known of the client's calls; zero if the peer is a server
 	idleTimer    lazytimer.Timer // ends the conversation after idleTimeout without a message
 
-	wg  sync.WaitGroup // waits for the goroutines
+	wg  sync.WaitGroup // waits for the goroutines that read, write and ping
 	end ending         // whether and how the conversation has ended
 }
 
@@ -97,9 +97,9 @@ type calls struct {
 
 // ending is whether and how a conn has ended.
 type ending struct {
-	once          sync.Once            // for conn.finish
+	once          sync.Once            // makes only the first call of conn.finish count
 	done          chan struct{}        // closed by conn.finish, which sets err, code, reason and deliverQueued before
-	err           error                // why nothing can be sent any more
+	err           error                // the error that Send, and in the end Receive, returns: why the conversation has ended
 	code          websocket.StatusCode // the status in our close frame
 	reason        string               // the text in our close frame
 	deliverQueued bool                 // what is queued for the peer is still to be written
@@ -159,11 +159,11 @@ func (c *conn) watchStalls(ctx context.Context) (watch *bridge.StallWatch, stop 
 // receiveSink is the Sink of the caller of Receive, with a StallWatch, and with in told of what was taken.
 type receiveSink struct {
 	in    *inbound           // told of each message that was taken
-	sink  bridge.Sink        // the caller's of Receive
-	watch *bridge.StallWatch // makes its Sends
+	sink  bridge.Sink        // the Sink of the caller of Receive
+	watch *bridge.StallWatch // the StallWatch that makes the Sends
 }
 
-// TrySend implements bridge.Sink.
+// TrySend implements bridge.Sink: it passes the message on, if it is taken at once.
 func (r *receiveSink) TrySend(m jsonrpc.Message) bool {
 	if !r.sink.TrySend(m) {
 		return false

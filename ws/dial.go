@@ -47,7 +47,7 @@ type dialer struct {
 	header    http.Header       // headers of the request for the upgrade, but for Host
 	rt        http.RoundTripper // makes the request for the upgrade, with credentials; session is told of it
 	closeIdle func()            // closes the idle connections of a transport of our own
-	opts      ClientOptions     // with the defaults filled in
+	opts      ClientOptions     // the ClientOptions, with the defaults filled in
 	session   *observe.Session  // is told of the handshakes, and when a connection is opened or closed; nil: nobody is
 }
 
@@ -189,7 +189,7 @@ func (d *dialer) lostFault(err error, code websocket.StatusCode) *httpdial.Fault
 type dialedConn struct {
 	*conn
 	dialer *dialer     // makes the Faults, without what the server has been sent in secret
-	closed atomic.Bool // Close was called
+	closed atomic.Bool // Close was called: the observer was told
 }
 
 // Receive implements bridge.Conn; when the connection is lost, its error is an *httpdial.Fault.

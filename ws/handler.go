@@ -65,7 +65,8 @@ type HandlerOptions struct {
 	// (admission.AcquireProcessPlace); who gets none is closed with status 1013. nil: there always is one.
 	AcquirePlace admission.AcquirePlaceFunc
 
-	Logger hclog.Logger // for what goes wrong; nil: nothing is logged
+	// Logger is told what goes wrong; nil: nothing is logged
+	Logger hclog.Logger
 }
 
 // withDefaults returns the options with defaults in the place of zeros.
@@ -91,8 +92,8 @@ func (o HandlerOptions) withDefaults() HandlerOptions {
 // session: it begins with the upgrade and belongs to the Principal of that
 // request; whichever side ends it ends the session (WS4).
 type Handler struct {
-	server bridge.Handler // serves each session
-	opts   HandlerOptions // with the defaults filled in
+	server bridge.Handler // the bridge.Handler that serves each session
+	opts   HandlerOptions // the HandlerOptions, with the defaults filled in
 
 	control         *admission.Controller // gives the sessions their places; at Close it waits until they have left
 	refusalWarnings access.WarningLimiter // limits the warnings about refused requests

@@ -23,7 +23,7 @@ type inbound struct {
 // heldMessage is what one message that waits for a Sink holds of a budget.
 type heldMessage struct {
 	number int           // which message it is: how many deliver had been given, with this one
-	share  *budget.Share // what it holds
+	share  *budget.Share // the part of the budget that the message holds
 }
 
 // deliver queues m for the Sink, or hands it on. It waits while the queue is full: the WebSocket is then not read, and

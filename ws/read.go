@@ -264,7 +264,7 @@ func (c *conn) handleReadFailure(err error) {
 
 // closeError is why a conn has ended whose peer has closed the WebSocket.
 type closeError struct {
-	peer   string // what texts call the peer
+	peer   string // the name of the peer in texts
 	code   int    // the status of its close frame
 	reason string // the text of its close frame, in the peer's words; "": none
 }

@@ -108,7 +108,7 @@ func (p *sessionRenewal) fault(ctx context.Context, err error) *httpdial.Fault {
 // answerSink is the Sink of a SendRequest: it takes messages up to the response.
 type answerSink struct {
 	*sessionRenewal
-	id   jsonrpc.ID         // the request's
+	id   jsonrpc.ID         // the id of the request whose response is waited for
 	stop context.CancelFunc // ends the Receive that the Sink is for
 	msg  jsonrpc.Message    // the response; zero: it has not come yet
 }

@@ -30,13 +30,13 @@ type renewer struct {
 	remoteconn.Base
 	dial     func(ctx context.Context) (bridge.Conn, error) // makes a connection; faultOf explains its errors
 	onClosed func()                                         // called once, at the end of Close
-	opts     renewOptions                                   // newRenewer's
+	opts     renewOptions                                   // the options that newRenewer was called with
 
 	// the client's requests that wait for a response, and what a new session has to be told; its lock guards state,
 	// too
 	ledger      remoteconn.Ledger[*call, *link]
 	state       renewState  // what changes; guarded by the lock of ledger
-	reconnector reconnector // makes the connections
+	reconnector reconnector // makes the connections of the renewer
 }
 
 // newRenewer makes a renewer, which connects at the first Send. dial makes a connection; onClosed is called at the end

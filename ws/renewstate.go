@@ -36,7 +36,7 @@ func (c *call) OnRemoved() {}
 
 // link is one connection to the server.
 type link struct {
-	conn            bridge.Conn // the connection
+	conn            bridge.Conn // the Conn over which messages go
 	initializedSent bool        // notifications/initialized was sent over it; guarded by the lock of the ledger
 }
 
@@ -78,12 +78,12 @@ func (r *renewer) tellWaiting(a *attempt, text string) {
 // sendDecision is what admit has decided about a message: one of link, waitFor, answerWith, dropReason and err is set.
 type sendDecision struct {
 	link       *link           // the message is sent over this connection, in the form msg
-	msg        jsonrpc.Message // with link: what is sent
+	msg        jsonrpc.Message // with link: the message in the form in which it is sent
 	call       *call           // with link: the request's entry in the ledger; nil: it is no request
 	waitFor    *attempt        // wait for this attempt; if it succeeds, ask admit again
 	answerWith *httpdial.Fault // the request is answered with this
 	dropReason string          // the message is dropped, for this reason
-	err        error           // Send returns this
+	err        error           // the error that Send returns
 }
 
 // admit decides what becomes of a message of the client, and enters a request that is to be sent into the ledger.

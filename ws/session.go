@@ -67,7 +67,7 @@ type refusingSink struct{ *conn }
 // TrySend implements bridge.Sink: it takes nothing.
 func (refusingSink) TrySend(jsonrpc.Message) bool { return false }
 
-// Send implements bridge.Sink.
+// Send implements bridge.Sink: it answers a request with an error, and drops any other message.
 func (u refusingSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	err := u.refuseExpired(ctx, m)
 	if err == nil {

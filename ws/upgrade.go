@@ -67,14 +67,14 @@ func (u *wireHijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // wiredConn is a net.Conn whose bytes go by way of a wire.
 type wiredConn struct {
 	net.Conn
-	wire *wire // over the embedded Conn
+	wire *wire // the wire, over the embedded Conn
 }
 
-// Read implements net.Conn.
+// Read implements net.Conn: it reads from the wire.
 func (c *wiredConn) Read(p []byte) (int, error) { return c.wire.Read(p) }
 
-// Write implements net.Conn.
+// Write implements net.Conn: it writes to the wire.
 func (c *wiredConn) Write(p []byte) (int, error) { return c.wire.Write(p) }
 
-// Close implements net.Conn.
+// Close implements net.Conn: it closes the wire.
 func (c *wiredConn) Close() error { return c.wire.Close() }

@@ -72,7 +72,7 @@ type wire struct {
 	rwc          io.ReadWriteCloser // the network connection
 	stallTimeout time.Duration      // how long one write may take; then the stream is closed. 0 or negative: for ever
 	stallTimer   lazytimer.Timer    // is set while a write goes on; closes the stream
-	created      time.Time          // when the wire was made; see elapsed
+	created      time.Time          // when the wire was made; elapsed counts from then
 
 	readStart atomic.Int64 // elapsed at the beginning of the Read that goes on; 0: none does
 	stalled   atomic.Bool  // the stream was closed because a write has taken too long

@@ -32,7 +32,7 @@ func (p *Policy) Authenticates() bool { return p.Tokens != nil || p.Authenticato
 
 // A Sender is who has sent a request.
 type Sender struct {
-	Name             string          // its Principal
+	Name             string          // the name of its Principal; "": it has not authenticated
 	TokenContext     context.Context // done when the token of the request is not valid any more; nil: it is valid for ever
 	PrincipalContext context.Context // done when the Principal has no valid token any more; nil: it always has one
 }

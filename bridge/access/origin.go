@@ -5,9 +5,9 @@ import "strings"
 // origin is a parsed Origin header, or a pattern for one, whose host may begin with "*.". port is "" if none is
 // written.
 type origin struct {
-	scheme string // without "://"
-	host   string // an IPv6 address in brackets
-	port   string // without the colon; "": none is written
+	scheme string // the scheme, without "://"
+	host   string // the host, an IPv6 address in brackets
+	port   string // the port, without the colon; "": none is written
 }
 
 // parseOrigin parses an origin; false: it is none. It accepts scheme://host and scheme://host:port and nothing else:

@@ -30,7 +30,7 @@ const (
 // All methods, also Reload, may be called concurrently. A Tokens need not be closed.
 // LoadTokens and ParseTokens make one.
 type Tokens struct {
-	file      string                   // where they are from; "": from no file
+	file      string                   // the file that the tokens are from; "": they are from no file
 	readsOnce bool                     // file is a pipe, which can be read only once
 	set       atomic.Pointer[tokenSet] // the tokens that are valid now
 
@@ -46,7 +46,7 @@ type tokenSet struct {
 
 // tokenEntry is one token, as its sum, and its name.
 type tokenEntry struct {
-	sum  [sha256.Size]byte // SHA-256 of the token
+	sum  [sha256.Size]byte // the SHA-256 sum of the token
 	name string            // the name of its principal
 	line int               // the number of its line, for errors
 }

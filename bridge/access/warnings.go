@@ -10,7 +10,7 @@ import (
 type WarningLimiter struct {
 	mu          sync.Mutex // guards windowStart and count
 	windowStart time.Time  // when the 15 seconds began in which refusals are counted
-	count       int        // how many refusals there were since then
+	count       int        // how many refusals there were since windowStart
 }
 
 // Allow counts a refusal, and reports whether to log it: it is one of the first ten in 15

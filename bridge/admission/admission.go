@@ -41,7 +41,7 @@ const placeTimeout = 10 * time.Second
 type Controller struct {
 	acquireProcessPlace AcquirePlaceFunc   // asked for what a server process takes; nil: everybody has that
 	ctx                 context.Context    // done at Close; the contexts of the Slots are below it
-	cancel              context.CancelFunc // ends ctx
+	cancel              context.CancelFunc // ends ctx: Close was called
 	wg                  sync.WaitGroup     // waits for the clients that have a Slot, and for calls of Acquire
 	present             *limiter.Limiter   // the places of clients that are not gone
 	unreleased          *limiter.Limiter   // the places of all Slots that are not released: their clients may be gone, but not their Handlers
@@ -127,8 +127,8 @@ func (l *Controller) joinWaitGroup() error {
 // Slot is a client that a Controller has let in: it has a place until Release. It is the Holder of its places.
 type Slot struct {
 	control *Controller             // the Controller that the Slot is of
-	ctx     context.Context         // what Context returns
-	cancel  context.CancelCauseFunc // ends ctx, with a cause
+	ctx     context.Context         // the context that Context returns
+	cancel  context.CancelCauseFunc // ends ctx; the cause is bridge.ErrReclaimed, or none
 	// its places in the Limiters Controller.present and Controller.unreleased
 	present, unreleased *limiter.Place
 

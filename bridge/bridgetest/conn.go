@@ -64,7 +64,7 @@ const (
 
 // contractTest tests one part of the contract of bridge.Conn.
 type contractTest struct {
-	name string                      // for the name of the subtest
+	name string                      // the name of the part, for the subtest
 	test func(t *testing.T, p *pair) // tests the Conn p.self, whose peer is p.peer
 }
 
@@ -131,7 +131,7 @@ func runContractTest(t *testing.T, c contractTest, name string, newPair PairFunc
 // TrySend, so that it has to be taken by Send. It fails the test if the Conn calls a Sink wrongly.
 type countingEnd struct {
 	bridge.Conn
-	t       *testing.T // the test that fails
+	t       *testing.T // the test, which fails if the Conn calls a Sink wrongly
 	offered int        // how many messages Recv was offered by TrySend
 }
 
@@ -146,7 +146,7 @@ func (s *countingEnd) send(ctx context.Context, m jsonrpc.Message) error {
 	return s.Send(ctx, m)
 }
 
-// end closes the Conn.
+// end closes the Conn, without a reason.
 func (s *countingEnd) end() { _ = s.Conn.Close(nil) }
 
 // Receive is that of the Conn; the test fails if it calls sink wrongly.
@@ -166,11 +166,12 @@ func (s *countingEnd) Receive(ctx context.Context, sink bridge.Sink) error {
 // if one comes after Receive has returned.
 type watchedSink struct {
 	bridge.Sink
-	t     *testing.T // the test that fails
+	t     *testing.T // the test, which fails if the Sink is called wrongly
 	calls sync.Mutex // held during each call; countingEnd.Receive takes it for good when the Conn's Receive has returned
 }
 
-// TrySend implements bridge.Sink.
+// TrySend implements bridge.Sink: it passes the message on. The test fails if another call goes on, or Receive has
+// returned.
 func (w *watchedSink) TrySend(m jsonrpc.Message) bool {
 	if !w.calls.TryLock() {
 		w.t.Errorf("two calls of a Sink at a time, or one after the end of Receive")
@@ -180,7 +181,8 @@ func (w *watchedSink) TrySend(m jsonrpc.Message) bool {
 	return w.Sink.TrySend(m)
 }
 
-// Send implements bridge.Sink.
+// Send implements bridge.Sink: it passes the message on. The test fails if another call goes on, or Receive has
+// returned.
 func (w *watchedSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if !w.calls.TryLock() {
 		w.t.Errorf("two calls of a Sink at a time, or one after the end of Receive")
@@ -208,7 +210,7 @@ type reluctantSink struct {
 	n *int // counts what TrySend was offered, over several Sinks
 }
 
-// TrySend implements bridge.Sink.
+// TrySend implements bridge.Sink: it takes the message, but refuses every third.
 func (c *reluctantSink) TrySend(m jsonrpc.Message) bool {
 	if *c.n++; *c.n%3 == 0 {
 		return false

@@ -10,8 +10,8 @@ import (
 // are those of net.Pipe, so it works in a synctest bubble.
 type Network struct {
 	conns chan net.Conn // hands connections from Dial to Accept
-	done  chan struct{} // closed by Close
-	once  sync.Once     // for Close
+	done  chan struct{} // closed by Close, which ends Dial and Accept
+	once  sync.Once     // closes done once, however often Close is called
 }
 
 // NewNetwork returns a listener in memory. It listens from now on, until Close.

@@ -15,9 +15,9 @@ import (
 
 // Peer is a Conn without a transport, whose other end the test plays: it is what a Pump has as a client or a server.
 type Peer struct {
-	t               *testing.T           // the test that Gets fails
+	t               *testing.T           // the test, which Gets fails
 	In              chan string          // what Receive hands on, as JSON
-	End             chan error           // what Receive returns once In is empty, from then on
+	End             chan error           // the error that Receive returns once In is empty, from then on
 	Out             chan jsonrpc.Message // messages that Send was given; the test takes them
 	FailSends       chan struct{}        // closed by the test to have Send fail
 	SendLag         time.Duration        // how long Send takes to return after its ctx has ended

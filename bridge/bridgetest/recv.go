@@ -30,10 +30,10 @@ type takeOneSink struct {
 // errEnough is with what a Sink for one message refuses another.
 var errEnough = errors.New("one message is enough")
 
-// TrySend implements bridge.Sink.
+// TrySend implements bridge.Sink: it takes the first message, as Send does.
 func (s *takeOneSink) TrySend(m jsonrpc.Message) bool { return s.Send(context.Background(), m) == nil }
 
-// Send implements bridge.Sink.
+// Send implements bridge.Sink: it takes the first message, and ends the Receive.
 func (s *takeOneSink) Send(_ context.Context, m jsonrpc.Message) error {
 	if s.took {
 		return errEnough

@@ -62,7 +62,7 @@ type blockingSink struct {
 // TrySend implements bridge.Sink: it takes nothing.
 func (s *blockingSink) TrySend(jsonrpc.Message) bool { return false }
 
-// Send implements bridge.Sink.
+// Send implements bridge.Sink: it closes called and waits until its ctx ends, or calls instead.
 func (s *blockingSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	s.m = m
 	close(s.called)

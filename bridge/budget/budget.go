@@ -106,7 +106,7 @@ func (b *Budget) release(party string, n int64) {
 type Share struct {
 	budget  *Budget // the Budget that the bytes are taken from; nil: no limit
 	party   string  // the party that holds the bytes
-	held    int64   // how many bytes it holds
+	held    int64   // how many bytes the Share holds
 	counted int64   // how many of the bytes that are held the Budget counts: multiples of countStep
 }
 

@@ -54,7 +54,7 @@ func (s *clientCalls) add(c *call) {
 	}
 }
 
-// remove takes a call out.
+// remove takes a call out of the client's calls.
 func (s *clientCalls) remove(call *call) {
 	if s.only == call {
 		s.only = nil

@@ -9,7 +9,7 @@ import (
 
 // call is one request of a client that is in progress.
 type call struct {
-	conn     *conn      // the client's
+	conn     *conn      // the Conn of the client that has asked
 	id       jsonrpc.ID // the id as its client knows it
 	serverID int64      // the id as the server knows it; under Mux.mu, and so are server, written and removed
 	token    jsonrpc.ID // the progress token as its client knows it; zero: none
@@ -17,7 +17,7 @@ type call struct {
 	// isDiscover: it is server/discover, whose cancellation is not sent to the server: there are servers that take
 	// that, as their second message, for the beginning of a legacy session. The answer reaches nobody then.
 	isDiscover bool
-	listen     *subscription // what is known of it as a subscription; nil: it is none
+	listen     *subscription // what is remembered of the subscription; nil: the request is none
 
 	server  *server // the server that has it, or is about to get it; nil: it waits for one
 	written bool    // it was written to the server, or may have been

@@ -49,8 +49,8 @@ func (s *server) relistenLater(call *call) {
 
 // delayedListen is a subscription that is to be sent again to the same server.
 type delayedListen struct {
-	call   *call     // the subscription
-	sendAt time.Time // when it is sent
+	call   *call     // the call of the subscription
+	sendAt time.Time // when the subscription is to be sent
 }
 
 // nextListenDue returns when the first of delayedListens is to be sent; zero: there is none.

@@ -119,7 +119,7 @@ type Mux struct {
 	tokenPrefix string  // begins each progress token that the server gets; random, so that no client can guess those of another
 
 	ctx    context.Context    // done when the Mux is closed
-	cancel context.CancelFunc // ends ctx
+	cancel context.CancelFunc // ends ctx: Close calls it
 	wg     sync.WaitGroup     // waits for the goroutine of keepConnected
 	wake   chan struct{}      // holds one element when keepConnected has to look again whether a server is wanted
 
@@ -187,7 +187,7 @@ func (x *Mux) Dial(ctx context.Context) (bridge.Conn, error) {
 
 // Load is how much a Mux has to do.
 type Load struct {
-	Conns   int // how many clients there are
+	Conns   int // how many clients there are, that is Conns which have not ended
 	Calls   int // how many requests are in progress, subscriptions not counted
 	Listens int // how many subscriptions are open
 

@@ -40,11 +40,9 @@ type roomWait struct {
 	turn chan struct{} // a lock: holds one element while somebody waits and measures
 	free chan struct{} // holds one element when there may be room again
 
-	// Under conn.mu.
 	wantedSize int         // bytes of the largest message that somebody could not put in; 0: there is none. Under conn.mu
 	readBefore bridge.Load // what the client had read in all when watchRoom began to watch, or at the last look. Under conn.mu
 
-	// For whoever has the turn.
 	othersWaited   time.Duration // for how long others had to wait for this client, less the time since. For whoever has the turn
 	othersWaitedAt time.Time     // when othersWaited was last counted. For whoever has the turn
 }

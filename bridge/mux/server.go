@@ -28,7 +28,7 @@ const maxDirectSize = 4 << 10
 // for all.
 type server struct {
 	mux     *Mux         // the Mux that has this server
-	conn    bridge.Conn  // the Conn to it
+	conn    bridge.Conn  // the Conn to the server
 	writeMu sync.Mutex   // held by whoever writes to conn
 	out     chan outItem // messages that wait for the writer; see queued
 	// queued is how many messages are in out or on their way into it and out
@@ -62,7 +62,7 @@ type server struct {
 
 // unsent is a request that the server did not take, and whose client was not told yet.
 type unsent struct {
-	call         *call     // the request's
+	call         *call     // the call of the request
 	err          error     // the error with which the server did not take it
 	tellClientAt time.Time // when its client is told, unless the server ends before, which says better why
 }

@@ -17,13 +17,13 @@ type outbox struct {
 	takenAtOnce bool              // TrySend of the server has taken the last message
 	spare       []jsonrpc.Message // memory that TrySend has the filter put its messages into; nil: there is none
 
-	queue   fifo.Queue[outgoing] // the messages that wait
+	queue   fifo.Queue[outgoing] // the messages that wait to be written
 	batches int                  // how many batches are in queue: messages of it with endsBatch
 }
 
 // outgoing is one message that waits to be written to the server.
 type outgoing struct {
-	m         jsonrpc.Message // the message
+	m         jsonrpc.Message // the message for the server
 	waiter    *pendingSend    // the Send that waits for the message; nil: none does
 	endsBatch bool            // it is the last of a batch: of what the filter has said at once, and no Send waits for
 }

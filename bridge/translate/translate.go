@@ -96,7 +96,7 @@ type translatedConn struct {
 
 	writing   sync.WaitGroup // waits for runWriter
 	done      chan struct{}  // closed by Close
-	closeOnce sync.Once      // for Close
+	closeOnce sync.Once      // closes the Conn once, however often Close is called
 	closeErr  error          // the error with which the server's Conn was closed
 }
 

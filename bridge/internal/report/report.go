@@ -16,11 +16,11 @@ type Mutex struct {
 	// first used.
 	Dropped func(m jsonrpc.Message, reason string)
 
-	mu      sync.Mutex    // the lock itself
+	mu      sync.Mutex    // the lock that Lock takes
 	dropped []era.Dropped // what Drop was told since Lock; guarded by mu
 }
 
-// Lock takes the lock.
+// Lock waits for the lock and takes it.
 func (r *Mutex) Lock() { r.mu.Lock() }
 
 // Unlock gives the lock back, and then tells Dropped what Drop was told.
