@@ -206,9 +206,9 @@ func (c *EndpointCaller) retryAfter(h http.Header) time.Duration {
 
 // A response is the answer to a POST.
 type response struct {
-	status int // the HTTP status
-	header http.Header
-	body   []byte // what was sent, at most maxDocumentBytes
+	status int         // the HTTP status
+	header http.Header // the header fields of the answer
+	body   []byte      // what was sent, at most maxDocumentBytes
 }
 
 // post sends a body by POST, follows no redirect (a 3xx is an Error), and reads the answer, whatever its

@@ -24,7 +24,7 @@ type Challenge struct {
 // once (RFC 9110, 11.2).
 type Param struct {
 	Name  string // the parameter's name, as it was sent
-	Value string // without quotes and escapes
+	Value string // the parameter's value, without quotes and escapes
 }
 
 // Param returns the value of the parameter with this name, in upper or lower case; false: there is none.
@@ -129,7 +129,7 @@ func (c Challenge) repeatedParam() string {
 // A challengeScanner parses one line of WWW-Authenticate. Its read methods move pos behind what they have
 // read.
 type challengeScanner struct {
-	text       string // the line
+	text       string // the header line that it reads
 	pos        int    // how many bytes of text were read
 	lineNumber int    // which header line it reads, for errors; the first line is 1
 }

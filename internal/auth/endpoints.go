@@ -67,7 +67,7 @@ type DeviceAuthorization struct {
 // Bounds and defaults of RFC 8628, 3.2 and 3.5.
 const (
 	defaultPollInterval       = 5 * time.Second  // how long to wait between two token requests where the server does not say (RFC 8628, 3.5)
-	maxPollInterval           = 5 * time.Minute  // a server that asks for a longer wait than that is asked again all the same
+	maxPollInterval           = 5 * time.Minute  // the longest wait between two token requests for a device code, also if the server asks for a longer one
 	defaultDeviceCodeLifetime = 10 * time.Minute // how long a device code lasts where the server does not say
 )
 

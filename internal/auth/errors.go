@@ -121,7 +121,7 @@ type Error struct {
 	Description     string        // the server's own words, which are foreign text; withheld where they repeat a secret
 	RetryAfter      time.Duration // when the server may be asked again; 0: it did not say
 	RequestSent     bool          // a POST was written, so the server may have done what it asks; false of a redirected one
-	Err             error         // the error below; nil: none
+	Err             error         // the error that led to this one; nil: none
 }
 
 // Error returns operation, address, problem, server's words, error below and advice in one printable line.

@@ -45,7 +45,7 @@ type ServerMetadata struct {
 	DeviceAuthorizationEndpoint string   `json:"device_authorization_endpoint,omitempty"`                    // where device codes are asked for (RFC 8628); "": nowhere
 	JWKSURI                     string   `json:"jwks_uri,omitempty"`                                         // where its public keys are; "": nowhere
 	Scopes                      []string `json:"scopes_supported,omitempty"`                                 // the scopes that may be asked for; nil: the document does not say
-	ResponseTypes               []string `json:"response_types_supported,omitempty"`                         // "code" ...
+	ResponseTypes               []string `json:"response_types_supported,omitempty"`                         // the response types that the server takes: "code" ...
 	GrantTypes                  []string `json:"grant_types_supported,omitempty"`                            // the grant_type values that the server takes; nil: the document does not say
 	AuthMethods                 []string `json:"token_endpoint_auth_methods_supported,omitempty"`            // how clients may authenticate at the token endpoint (ClientSecretBasic ...); nil: it does not say
 	AuthAlgs                    []string `json:"token_endpoint_auth_signing_alg_values_supported,omitempty"` // the algorithms that client assertions may be signed with; nil: it does not say

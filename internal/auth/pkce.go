@@ -34,7 +34,7 @@ func NewState() string { return randomText(16) }
 // server (RFC 6749, 4.1.1; RFC 7636, 4.3).
 type AuthorizationRequest struct {
 	Server            ServerMetadata // the server whose AuthorizationEndpoint is asked
-	ClientID          string         // who asks
+	ClientID          string         // the id of the client that asks
 	RedirectURI       string         // where the browser comes back to
 	State             string         // what the response must repeat (NewState)
 	CodeChallenge     string         // what CodeChallenge makes of the code verifier

@@ -102,7 +102,7 @@ func TokenExchangeGrant(x TokenExchangeRequest) Grant {
 type Token struct {
 	AccessToken  string        // the token itself: a secret
 	Type         string        // SchemeBearer or SchemeDPoP: the scheme to send it with; "N_A": a token exchange gave something that is no access token
-	RefreshToken string        // "": none came with this token, so an older one goes on counting
+	RefreshToken string        // the new refresh token; "": none came, so an older one goes on counting
 	IDToken      string        // id token of OpenID Connect, not verified; "": none
 	IssuedType   string        // the type of what a token exchange gave (RFC 8693, 2.2.1); "": it does not say
 	Scopes       []string      // the scopes that the token has; nil: those that were asked for
@@ -181,10 +181,10 @@ func (c *EndpointCaller) parseToken(f strictjson.Fields, dpop bool) (Token, erro
 // A formRequest is one POST of a form to an endpoint of an authorization server.
 type formRequest struct {
 	operation           string         // what Error.Operation becomes, such as "token request"
-	addr                string         // the endpoint
+	addr                string         // the address of the endpoint
 	server              ServerMetadata // the server whose endpoint it is; says how clients authenticate
 	client              Client         // who authenticates
-	form                url.Values     // without what authenticates the client
+	form                url.Values     // the form, without what authenticates the client
 	prover              *Prover        // adds a DPoP proof; nil: none
 	allowsEmptyResponse bool           // a successful answer needs no body
 }

@@ -48,7 +48,7 @@ type Holder interface {
 type Options struct {
 	Max   int           // how many places there are; 0 or less: no bound
 	Queue int           // how many of all parties may wait for a place; a party that would hold less than an equal part even with it may wait beside them
-	Wait  time.Duration // how long one may wait for a place; 0: nobody waits
+	Wait  time.Duration // how long a caller may wait for a place; 0: nobody waits
 }
 
 const (
@@ -78,21 +78,21 @@ type Limiter struct {
 	opts            Options             // the Options as New got them; Resize changes Max
 	places          map[*Place]struct{} // the places that are taken
 	parties         map[string]*party   // the parties that hold places or wait, by name
-	waiting         int                 // how many wait for a place, of all parties
+	waiting         int                 // how many callers wait for a place, of all parties
 	reclaimedPlaces int                 // places that were reclaimed and are not given back yet
 	grants          uint64              // how many places have been given so far
-	arrivals        uint64              // how many have begun to wait so far
+	arrivals        uint64              // how many callers have begun to wait so far
 	lastReclaimLook time.Time           // when it was last looked for places to reclaim
 }
 
 // A party is a user or a client by whose name places are counted and shared out.
 type party struct {
-	name            string    // what Acquire was told
+	name            string    // the party's name, as Acquire was told it
 	held            int       // how many places it has
 	reclaimedPlaces int       // how many of its places were reclaimed and are not given back yet
 	waiting         []*waiter // its waiters, the one that came first in front
 	lastGrant       uint64    // the value of Limiter.grants when it last got a place; 0: it got none
-	forecast        forecast  // scratch of Limiter.choosePlaces
+	forecast        forecast  // used while Limiter.choosePlaces runs, which sets it anew; else it means nothing
 }
 
 // A waiter is one call of Acquire that waits. All is guarded by Limiter.mu, until ready is closed.

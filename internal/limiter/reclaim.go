@@ -10,7 +10,7 @@ import (
 type candidate struct {
 	place *Place    // the place itself
 	use   Use       // Idle or Spare, as the holder said when it was asked
-	since time.Time // when that use began
+	since time.Time // since when the place has been in that use
 }
 
 // reclaim has places given up for those who wait and are to have more, one for

@@ -85,7 +85,7 @@ func appendUnicodeEscape(dst []byte, r rune) []byte {
 	return append(dst, '\\', 'u', hexDigits[r>>12], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
 }
 
-// hexDigits are the digits by their value.
+// hexDigits are the hexadecimal digits, by their value.
 const hexDigits = "0123456789abcdef"
 
 // appendEscaped appends text. Printable ASCII and what isShown accepts stays; escape appends all

@@ -18,10 +18,10 @@ type Reach int
 // The values of a Reach.
 const (
 	NeverAllowed Reach = iota // no server may be reached there: an unspecified, multicast or reserved address, or that of a cloud's metadata service
-	Loopback                  // only this machine
-	LinkLocal                 // only the machines on the same link
-	Private                   // only machines in a network that is not the internet, that of a provider with its customers (CGNAT) too
-	Public                    // everybody on the internet
+	Loopback                  // only this machine can reach it
+	LinkLocal                 // only the machines on the same link can reach it
+	Private                   // only machines in a network that is not the internet can reach it; that of a provider with its customers (CGNAT) counts as one
+	Public                    // everybody on the internet can reach it
 )
 
 // String returns the Reach in words that follow "is": "on this machine".

@@ -18,9 +18,9 @@ type Type string
 
 // The types that may have one. There is no "number" among them.
 const (
-	String  Type = "string"  // a parameter of this type may have an annotation
+	String  Type = "string"  // text; a parameter of this type may have an annotation
 	Integer Type = "integer" // a parameter of this type may have an annotation; one of type "number" may not
-	Boolean Type = "boolean" // a parameter of this type may have an annotation
+	Boolean Type = "boolean" // true or false; a parameter of this type may have an annotation
 )
 
 // A Param is one parameter of a tool that has an x-mcp-header annotation. It is not changed any

@@ -20,7 +20,7 @@ import (
 // way it learns the server's tools, and whether its era has changed.
 type connector struct {
 	s           *Server                             // the configured server
-	shared      *sharing.Server                     // the shared server
+	shared      *sharing.Server                     // the shared server for which it makes Conns
 	toolSchemas *schemas.Table                      // learns the server's tools
 	filter      atomic.Pointer[legacyserver.Filter] // the Filter of the last legacy server that it has started; nil: none, or the server is modern
 

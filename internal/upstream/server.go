@@ -115,7 +115,7 @@ type Server struct {
 	keys    keyChooser                 // chooses one of the shared servers for a client
 	tools   schemas.Cache[sharing.Key] // the tools of each shared server, by its key
 
-	sessionless atomic.Bool // a remote server has answered initialize without beginning a session
+	sessionless atomic.Bool // a remote server has answered the last initialize without beginning a session
 }
 
 // maxExclusive is how many shared servers for one client or request each there may be where there is no

@@ -23,7 +23,7 @@ type Server struct {
 	URL string // address of the MCP server
 
 	origin        string        // scheme, host and port: the issuer
-	authorizeGate chan struct{} // what HoldAuthorization closes when it approves; nil: the page does not wait
+	authorizeGate chan struct{} // closed by the approve of HoldAuthorization; nil: the page does not wait
 
 	registerStarted chan struct{} // what HoldRegistration returns; nil: registrations do not wait
 	registerRelease chan struct{} // closed by the refuse of HoldRegistration

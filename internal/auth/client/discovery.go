@@ -17,7 +17,7 @@ const discoveryCacheTime = time.Hour
 // A discovery is the metadata of an MCP server and of its authorization server, as it is stored.
 type discovery struct {
 	Resource           auth.ResourceMetadata `json:"resource"`          // the metadata of the MCP server; zero: it has none
-	AuthServer         auth.ServerMetadata   `json:"server"`            // the metadata of its authorization server
+	AuthServer         auth.ServerMetadata   `json:"server"`            // the metadata of the MCP server's authorization server
 	DefaultEndpoints   bool                  `json:"assumed,omitempty"` // AuthServer has no metadata, so its endpoints are the default ones of revision 2025-03-26
 	OriginIsAuthServer bool                  `json:"origin,omitempty"`  // the MCP server has no metadata, so its origin is taken for its authorization server (revision 2025-03-26)
 }

@@ -30,7 +30,7 @@ const callbackPath = "/callback"
 
 // A redirectTarget is where browsers come back to: host and port on this machine. It is a value.
 type redirectTarget struct {
-	host               string // "127.0.0.1", or Options.RedirectHost
+	host               string // the host of the redirect URI: "127.0.0.1", or Options.RedirectHost
 	port               int    // the first port to try: the same at each sign-in, and another one for each credential
 	isPortChosenByUser bool   // port is Options.RedirectPort, and no other is tried
 }

@@ -26,7 +26,7 @@ const (
 
 // Options say whose credential it is, and how it is got. They may not be changed once they are in use.
 type Options struct {
-	Store    *tokenstore.Store // required
+	Store    *tokenstore.Store // where the credential is stored; required
 	Server   string            // URL of the MCP server, http, https, ws or wss: required
 	Key      tokenstore.Key    // the credential's name in the store, for callers that have it from there; "": made of other Options
 	Profile  string            // tells several accounts at one server apart; "": the usual one
@@ -39,8 +39,8 @@ type Options struct {
 
 	Resource      string            // the "resource" parameter in the place of what the server publishes; "": what the server publishes
 	NoResource    bool              // no "resource" parameter is sent
-	Scopes        []string          // asked for, with those that challenges name; nil: only the latter, or else those that the server lists
-	ExtraParams   []auth.Param      // added to the authorization request
+	Scopes        []string          // the scopes to ask for, with those that challenges name; nil: only the latter, or else those that the server lists
+	ExtraParams   []auth.Param      // parameters added to the authorization request
 	IssuerAliases map[string]string // by an issuer as it is announced: the issuer that its metadata may name instead
 	DPoP          DPoPMode          // whether tokens are bound to a key
 

@@ -38,7 +38,7 @@ type renewer struct {
 	mu                    sync.Mutex            // guards the fields below
 	closed                bool                  // close was called: no renewal begins any more
 	currentRenewal        *renewal              // the renewal under way; nil: none is
-	renewPause            renewalPause          // after the last renewal that failed; the zero value: none
+	renewPause            renewalPause          // the pause after the last renewal that failed; the zero value: there is none
 	unrenewableGeneration tokenstore.Generation // the credential that is not renewed for maxRenewPause from unrenewableAt on, since that would not help; 0: none
 	unrenewableAt         time.Time             // when markUnrenewable was called
 	unsavedCredential     *unsavedCredential    // what could not be stored; nil: all is stored

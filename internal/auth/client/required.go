@@ -36,7 +36,7 @@ func (r *SignInRequired) Error() string {
 // A PermanentError says that a token cannot be had until somebody changes something: a setting, the server, or by signing in.
 type PermanentError struct {
 	Problem string // what is wrong, and what helps
-	Err     error  // the error below
+	Err     error  // the error that led to this one
 }
 
 // Error returns the problem and the error below.

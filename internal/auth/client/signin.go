@@ -48,8 +48,8 @@ var errSignInCancelled = errors.New("it was cancelled")
 // A SignInFlow is one sign-in of a person that is under way. Wait ends it, and so does Close.
 type SignInFlow struct {
 	credential  *Credential           // the credential that it is for
-	discovery   *discovery            // the metadata that it works with
-	demands     serverDemands         // what challenges had asked for when it began
+	discovery   *discovery            // the metadata that the sign-in works with
+	demands     serverDemands         // what challenges had asked for when the sign-in began
 	oauthClient auth.Client           // who we are to the authorization server
 	loginLock   *tokenstore.LoginLock // keeps other processes from signing in; Close releases it
 	required    SignInRequired        // what Instructions returns: where the person goes

@@ -13,7 +13,7 @@ const refusalDocumentName = "refused"
 
 // A TokenRefusal says that a server has refused a stored token, and no renewal or sign-in has brought one that it accepts.
 type TokenRefusal struct {
-	RefusedAt     time.Time `json:"at"`             // when it was refused; zero: there was no refusal
+	RefusedAt     time.Time `json:"at"`             // when the token was refused; zero: there was no refusal
 	TokenIssuedAt time.Time `json:"issued"`         // when the refused token was issued, by which it is known
 	Reason        string    `json:"reason"`         // why the token was refused, in the words of the bridge; no secret
 	AcceptedSince bool      `json:"over,omitempty"` // the server has accepted the token later, for something

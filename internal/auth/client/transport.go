@@ -15,7 +15,7 @@ import (
 // used concurrently, if Base may.
 type Transport struct {
 	Base       http.RoundTripper // sends the requests; nil: http.DefaultTransport
-	Credential *Credential       // required
+	Credential *Credential       // the credential that requests are sent with; required
 }
 
 // Attempts of one request.
@@ -78,7 +78,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 type roundTrip struct {
 	request             *http.Request // the request, as the Transport got it
 	credential          *Credential   // what the request is sent with
-	tokenRefusals       int           // how many 401 it got with a token
+	tokenRefusals       int           // how many 401 the request got with a token
 	hasRetriedWithNonce bool          // it was sent again with the nonce that the server asked for
 }
 

@@ -39,7 +39,7 @@ type clientPrompt struct {
 type modernCall struct {
 	id               jsonrpc.ID // the id of the call, as the client and the server know it
 	sequence         int        // its number: later calls have greater ones
-	method           string     // "tools/call" ...
+	method           string     // the method of the call: "tools/call" ...
 	progressToken    jsonrpc.ID // the progress token of the call; zero: it has none
 	isSendingOutcome bool       // the server's answer is on its way to the client
 

@@ -19,7 +19,7 @@ import (
 
 // Options say what an Authorizer works with.
 type Options struct {
-	Credential *client.Credential // required; Close closes it
+	Credential *client.Credential // the credential that requests are sent with; required; Close closes it
 	Logger     hclog.Logger       // is told why there is no credential, and not twice in a row the same; nil: nobody is
 	OnClosed   func()             // called once the credential is closed; nil: nothing is
 }

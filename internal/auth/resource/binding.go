@@ -82,7 +82,7 @@ func (p *Protector) certificateGrant(r *http.Request) *Grant {
 // A nonceMaker makes nonces for DPoP proofs (RFC 9449, 9) that need not be remembered: a time, and a sum of it with a
 // key of this process.
 type nonceMaker struct {
-	key [32]byte // the random key of the sums
+	key [32]byte // the random key of the HMAC sums in nonces
 }
 
 const nonceLifetime = 5 * time.Minute // how long a nonce is the current one; it is accepted for as long again

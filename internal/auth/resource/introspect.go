@@ -11,8 +11,8 @@ import (
 
 // How long answers count, and how many questions there may be at a time.
 const (
-	activeCacheTime   = time.Minute      // how long the answer counts that a token is valid
-	inactiveCacheTime = 5 * time.Second  // how long the answer counts that a token is not valid
+	activeCacheTime   = time.Minute      // how long the answer of introspection counts that a token is valid
+	inactiveCacheTime = 5 * time.Second  // how long the answer of introspection counts that a token is not valid
 	maxIntrospections = 32               // how many introspection requests there may be at a time
 	introspectTimeout = 10 * time.Second // how long one introspection request may take, unless Options.Caller has a Timeout
 )
@@ -20,12 +20,12 @@ const (
 // An introspector asks an introspection endpoint about tokens (RFC 7662).
 type introspector struct {
 	Introspection
-	caller      *auth.EndpointCaller // sends the questions
+	caller      *auth.EndpointCaller // sends the introspection requests
 	slots       chan struct{}        // has one element for each question in progress, and room for maxIntrospections
 	maxInactive int                  // how many tokens inactiveUntil has at most
 
 	mu            sync.Mutex                  // guards the fields below
-	inactiveUntil map[tokenHash]time.Time     // until when the answer counts that a token is not valid
+	inactiveUntil map[tokenHash]time.Time     // by token: until when the answer of introspection counts that it is not valid
 	inProgress    map[tokenHash]chan struct{} // for each token that is being asked about: closed when the answer has come
 }
 

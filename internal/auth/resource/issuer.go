@@ -20,8 +20,8 @@ type issuer struct {
 	mu            sync.Mutex    // guards the fields below
 	keys          *auth.KeySet  // the keys of the issuer; nil: their address is not known yet
 	discoveryDone chan struct{} // closed when the attempt in progress ends; nil: there is none
-	lastDiscovery time.Time     // when the last attempt to find that address began
-	discoveryErr  error         // why the last attempt failed; nil: it did not
+	lastDiscovery time.Time     // when the last attempt to find the address of the keys began
+	discoveryErr  error         // why the last attempt to find the address of the keys failed; nil: it did not
 }
 
 // newIssuer returns the issuer for i, whose requests caller sends.

@@ -310,12 +310,12 @@ func (p *Protector) SetPolicy(policy *Policy) { p.policy.Store(policy) }
 type Protector struct {
 	options        Options                    // the Options, as New has completed them
 	caller         *auth.EndpointCaller       // sends requests to issuers, unless HTTPClientFor has another client for them
-	issuers        map[string]*issuer         // by Issuer.URL
+	issuers        map[string]*issuer         // the issuers by Issuer.URL
 	introspector   *introspector              // asks the introspection endpoint; nil: tokens are not introspected
 	verifiedTokens *tokenCache                // what was found out about valid tokens
 	proofVerifier  auth.ProofVerifier         // verifies DPoP proofs, and remembers them
 	nonceMaker     *nonceMaker                // makes the nonces for DPoP proofs
-	startedAt      time.Time                  // since then proofs are remembered
+	startedAt      time.Time                  // when New was called: since then proofs are remembered
 	tokenExpiries  tokenExpiries              // makes the contexts that end with tokens
 	routes         atomic.Pointer[routeTable] // the endpoints, as ChangeResources has set them
 	policy         atomic.Pointer[Policy]     // replaced by SetPolicy; nil: messages need no scopes

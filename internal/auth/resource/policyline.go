@@ -12,7 +12,7 @@ import (
 
 // A PolicyLineError says which line of a policy is wrong, and what to write instead.
 type PolicyLineError struct {
-	LineNumber int   // the first line is 1
+	LineNumber int   // which line is wrong; the first one is 1
 	Err        error // what is wrong
 }
 

@@ -33,7 +33,7 @@ type verifiedToken struct {
 	cachedUntil       time.Time    // from then on it must be verified again
 	issuer            *issuer      // the issuer whose key has signed it; nil: it was introspected
 	keyThumbprint     string       // the thumbprint of the key that has signed it; "": it was introspected
-	keyCheckedAt      atomic.Int64 // when that key was last seen in the key set, in Unix seconds
+	keyCheckedAt      atomic.Int64 // when the key that has signed it was last seen in the key set, in Unix seconds
 }
 
 // isFor reports whether the token is for an endpoint, by its audience.

@@ -42,7 +42,7 @@ type Prompter struct {
 type signInStart struct {
 	done     chan struct{} // closed when the sign-in has begun, or could not
 	err      error         // why the sign-in could not begin; nil: it has begun, or another process signs in. To be read once done is closed
-	progress string        // what it waits for, in a few words; "": not known; guarded by Prompter.mu
+	progress string        // what the start of the sign-in waits for, in a few words; "": not known; guarded by Prompter.mu
 }
 
 // NewPrompter returns a Prompter. Close ends it.

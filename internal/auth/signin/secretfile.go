@@ -10,7 +10,7 @@ import (
 // concurrently.
 type secretFile[T any] struct {
 	flag       string                       // the name of the flag, without "--", for errors
-	path       string                       // the flag's value
+	path       string                       // the path of the file, the flag's value
 	parse      func(text []byte) (T, error) // makes the value of the file's text
 	isReadOnce bool                         // it is no regular file, such as a pipe: what it had is gone once it has been read, so lastValue stays
 

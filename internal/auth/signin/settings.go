@@ -49,7 +49,7 @@ type Settings struct {
 
 	Scopes          []string          `json:"scopes,omitempty"`          // the scopes to ask for instead of those that the server lists; nil: those that it lists
 	Resource        string            `json:"resource,omitempty"`        // the "resource" parameter; "": what the server publishes; Off: none is sent
-	AuthorizeParams []Param           `json:"authorizeParams,omitempty"` // added to the authorization request, in order
+	AuthorizeParams []Param           `json:"authorizeParams,omitempty"` // parameters added to the authorization request, in order
 	IssuerAliases   map[string]string `json:"issuerAliases,omitempty"`   // by an issuer as it is announced: the issuer that its metadata may name instead
 	DPoP            string            `json:"dpop,omitempty"`            // whether tokens are bound to a key: "" or "auto", where the server asks for it; "require"; Off
 	AssertionFile   string            `json:"assertionFile,omitempty"`   // for ModeJWTBearer: has the assertion; read for each token request
@@ -101,7 +101,7 @@ type TLS struct {
 // A Param is an additional parameter of the authorization request.
 type Param struct {
 	Name  string `json:"name"`  // the parameter's name
-	Value string `json:"value"` // not escaped yet
+	Value string `json:"value"` // the parameter's value, not escaped yet
 }
 
 // IsUsed reports whether a credential is used at all: Mode is not ModeNone.

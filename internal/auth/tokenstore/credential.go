@@ -91,7 +91,7 @@ type Entry struct {
 	Key Key // the key under which the credential is stored
 	// Generation is that of Credential; 0: there is no credential. It does not change with the rest of the file.
 	Generation Generation
-	Credential Credential // the zero value: none is stored
+	Credential Credential // what is stored; the zero value: nothing is
 	// RateLimitedAt is when there were too many token requests, so that no more are allowed; zero: they are.
 	RateLimitedAt time.Time
 }

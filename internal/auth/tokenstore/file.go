@@ -254,8 +254,8 @@ func (s *Store) setBrokenAside(err error) {
 
 // Endings of names beside a file's own.
 const (
-	lockSuffix  = ".lock"    // behind a file's stem: its lock file
-	tempSuffix  = ".tmp"     // behind a file's name: what is being written to replace it
+	lockSuffix  = ".lock"    // what follows a file's stem in the name of its lock file
+	tempSuffix  = ".tmp"     // what follows a file's name in the name of the file that is being written to replace it
 	brokenInfix = ".broken-" // behind a file's name, and before the time: a broken file that was set aside
 )
 

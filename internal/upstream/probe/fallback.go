@@ -173,7 +173,7 @@ func (c *fallbackConn) Receive(ctx context.Context, sink bridge.Sink) error {
 type fallbackSink struct {
 	ctx  context.Context // the ctx of Receive: the one of Send ends when the first Conn is closed
 	c    *fallbackConn   // the fallbackConn that receives with it
-	sink bridge.Sink     // the client's
+	sink bridge.Sink     // the client's Sink
 }
 
 // TrySend implements bridge.Sink: it hands m on if that isUndecisive. false: it is not, or sink has not taken

@@ -11,21 +11,21 @@ import (
 
 // The types of D-Bus messages.
 const (
-	messageTypeCall   = 1 // calls a method
-	messageTypeReply  = 2 // answers a call
-	messageTypeError  = 3 // answers a call that failed
-	messageTypeSignal = 4 // tells of an event
+	messageTypeCall   = 1 // type of a message that calls a method
+	messageTypeReply  = 2 // type of a message that answers a call
+	messageTypeError  = 3 // type of a message that answers a call that failed
+	messageTypeSignal = 4 // type of a message that tells of an event
 )
 
 // The codes of fields in the header of a D-Bus message.
 const (
-	fieldPath        = 1 // the object that is called, or has sent a signal
-	fieldInterface   = 2 // the interface of the method or signal
-	fieldMember      = 3 // the name of the method or signal
-	fieldErrorName   = 4 // the name of an error
-	fieldReplySerial = 5 // the serial number of the call that is answered
-	fieldDestination = 6 // the bus name that the message is for
-	fieldSignature   = 8 // the types of the values in the body
+	fieldPath        = 1 // code of the header field with the object that is called, or has sent a signal
+	fieldInterface   = 2 // code of the header field with the interface of the method or signal
+	fieldMember      = 3 // code of the header field with the name of the method or signal
+	fieldErrorName   = 4 // code of the header field with the name of an error
+	fieldReplySerial = 5 // code of the header field with the serial number of the call that is answered
+	fieldDestination = 6 // code of the header field with the bus name that the message is for
+	fieldSignature   = 8 // code of the header field with the types of the values in the body
 )
 
 // maxMessageBytes is how long a message that comes may be.
@@ -80,7 +80,7 @@ func (w *dbusWriter) writeArray(n int, elements func()) {
 
 // A dbusReader reads values in the D-Bus format, one call for each. After its first error, all are zero.
 type dbusReader struct {
-	data      []byte           // what is read
+	data      []byte           // the bytes that are read
 	pos       int              // how many bytes of data were read
 	byteOrder binary.ByteOrder // the byte order of the numbers in data
 	err       error            // the first error; nil: there was none
@@ -172,14 +172,14 @@ func (r *dbusReader) readVariantType(signature string) {
 
 // A message is a D-Bus message that has been received.
 type message struct {
-	messageType   byte             // messageTypeReply ...
+	messageType   byte             // the message's type: messageTypeReply ...
 	path          string           // of a signal: the object that has sent it
 	interfaceName string           // of a signal: its interface
 	member        string           // the name of a signal
 	errorName     string           // the name of an error
 	signature     string           // the types of the values in body; "": it has none
 	replySerial   uint32           // of a reply or an error: the serial number of the call that it answers
-	body          []byte           // the values
+	body          []byte           // the message's values, encoded
 	byteOrder     binary.ByteOrder // the byte order of the numbers in body
 }
 
