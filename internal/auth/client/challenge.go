@@ -159,8 +159,7 @@ func (r *challengeResponder) handle403(ctx context.Context, d auth.Demand, old *
 	return next, r.explainSignInTimeout(ctx, err)
 }
 
-// answer403InTurn notes the scopes that a 403 demands, and gets a token with them if that needs no person. Neither a result nor an error: a person must sign
-// in.
+// answer403InTurn notes the scopes that a 403 demands, and gets a token with them if that needs no person. nil without an error: a person must sign in.
 func (r *challengeResponder) answer403InTurn(ctx context.Context, d auth.Demand, old *credentialSnapshot) (*credentialSnapshot, error) {
 	release, err := r.awaitTurn(ctx)
 	if err != nil {

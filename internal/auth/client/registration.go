@@ -58,8 +58,7 @@ func (g *registrar) clientForSignIn(ctx context.Context, s *discovery, redirect 
 	return found, err
 }
 
-// register registers a client. If the authorization server does not take the scopes of m, as some take only their own (RFC 7591, 2), it registers without
-// scopes.
+// register registers a client; without scopes if the authorization server does not take those of m, as some take only their own (RFC 7591, 2).
 func (g *registrar) register(ctx context.Context, s *discovery, m auth.ClientMetadata) (auth.Registration, error) {
 	reg, err := g.caller.Register(ctx, s.AuthServer, m, "")
 	if e, ok := errors.AsType[*auth.Error](err); ok && e.Code == "invalid_client_metadata" && m.Scope != "" {
@@ -150,8 +149,7 @@ func (g *registrar) clientAuth() (tokenstore.Secret, *auth.AssertionSigner) {
 	return secret, key
 }
 
-// forgetRegistration deletes a stored registration that the issuer does not know any more. It is false, and nothing is deleted, if the client was not
-// registered by this program.
+// forgetRegistration deletes a stored registration that the issuer does not know any more. false: the Options name the client, and nothing is deleted.
 func (g *registrar) forgetRegistration(ctx context.Context, issuer, id string) bool {
 	if id == g.options.ClientID || id == g.options.ClientMetadataURL {
 		return false

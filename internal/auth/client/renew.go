@@ -232,8 +232,7 @@ func (r *renewer) isPaused(generation tokenstore.Generation, now time.Time) (err
 	return p.err, p.err != nil && p.generation == generation && now.Before(until)
 }
 
-// renew renews the token under the lock of the credential, in which it reads the store again: somebody else may have been quicker than old. It returns what to
-// use now.
+// renew renews the token under the lock of the credential. There it reads the store again, as old may be out of date. It returns what to use now.
 func (r *renewer) renew(old *credentialSnapshot) (*credentialSnapshot, error) {
 	for try := 1; ; try++ {
 		var got *credentialSnapshot
@@ -314,8 +313,7 @@ func (r *renewer) handleRenewalError(l *tokenstore.LockedCredential, e tokenstor
 	return nil, &PermanentError{Problem: "the token cannot be renewed", Err: err}
 }
 
-// forgetClient deletes a registration that the issuer does not know any more. It is false, and nothing is deleted, if the client was not registered by this
-// program.
+// forgetClient deletes a registration that the issuer does not know any more. false: the Options name the client, and nothing is deleted.
 func (r *renewer) forgetClient(issuer, id string) bool {
 	ctx, cancel := context.WithTimeout(r.lockWaitCtx, lockTimeout)
 	defer cancel()

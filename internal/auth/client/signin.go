@@ -293,7 +293,10 @@ func (f *SignInFlow) awaitToken(ctx context.Context) (auth.Token, error) {
 // interruptedError is the error of a sign-in that ended because its ctx was cancelled, such as by Ctrl-C.
 type interruptedError struct{}
 
+// Error says that the sign-in was interrupted.
 func (interruptedError) Error() string { return "it was interrupted before anybody had signed in" }
+
+// Unwrap returns context.Canceled.
 func (interruptedError) Unwrap() error { return context.Canceled }
 
 // signInEndCause returns the error for a sign-in whose ctx is done: the cause of ctx, or interruptedError if it was simply cancelled.

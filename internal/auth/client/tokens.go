@@ -69,8 +69,7 @@ func (t *tokenCache) noteTokenRefused(h *credentialSnapshot) {
 	t.refusedSnapshot = h
 }
 
-// mayReplace reports whether a request that failed with old (nil: without a token) may be tried with h: h has another access token, which was not refused. h
-// may be nil.
+// mayReplace reports whether a request that failed with old (nil: without a token) may be tried with h: it has another token, not refused. nil h: no.
 func (t *tokenCache) mayReplace(h, old *credentialSnapshot) bool {
 	return h != nil && !h.stored.AccessToken.IsZero() && !t.isRefused(h) && (old == nil || !h.hasSameToken(old))
 }
@@ -88,8 +87,7 @@ func (t *tokenCache) readStore(ctx context.Context) (*credentialSnapshot, error)
 	return t.makeCurrent(e)
 }
 
-// makeCurrent makes e, which was read from the store, the current credential, and returns its snapshot; nil: it has neither an access token nor a refresh
-// token.
+// makeCurrent makes e, as read from the store, the current credential, and returns its snapshot; nil: it has neither an access nor a refresh token.
 func (t *tokenCache) makeCurrent(e tokenstore.Entry) (*credentialSnapshot, error) {
 	if e.Generation == 0 || e.Credential.AccessToken.IsZero() && e.Credential.RefreshToken.IsZero() {
 		t.current.Store(nil)

@@ -15,7 +15,10 @@ var ErrSignInTimeout = errors.New("nobody has signed in within the time that a r
 // noAnswerYetError says that a request for metadata, a registration or a token was not answered before the time of withSignInTimeout was over.
 type noAnswerYetError struct{}
 
+// Error says that there is no answer yet.
 func (noAnswerYetError) Error() string { return "there is no answer yet" }
+
+// Unwrap returns context.DeadlineExceeded.
 func (noAnswerYetError) Unwrap() error { return context.DeadlineExceeded }
 
 // minSignInWait is the shortest time that a request waits for a sign-in: it takes a few requests to find out where a person goes.
