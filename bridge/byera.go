@@ -221,7 +221,7 @@ func (h *eraClientConn) Receive(ctx context.Context, sink Sink) error {
 	return h.receiveOwn(ctx, sink)
 }
 
-// receiveOwn is Receive once there are both halves: it takes from the half's Inbox.
+// receiveOwn does the work of Receive once there are both halves: it takes from the half's Inbox.
 //
 //go:noinline
 func (h *eraClientConn) receiveOwn(ctx context.Context, sink Sink) error {

@@ -417,7 +417,7 @@ func (x *exchange) cancelAtServer(ctx context.Context, why string) {
 	}
 }
 
-// reportDropped tells opts.Dropped that m reaches nobody.
+// reportDropped tells PumpOptions.Dropped that m reaches nobody, for this reason.
 func (x *exchange) reportDropped(m jsonrpc.Message, reason string) {
 	if x.opts.Dropped != nil {
 		x.opts.Dropped(m, reason)

@@ -51,7 +51,8 @@ type Inbox struct {
 // Abort it returns their error.
 func (b *Inbox) Send(ctx context.Context, m jsonrpc.Message) error { return b.wait(ctx, m, b.TrySend) }
 
-// Queue is Send, but never calls the receiver's Sink itself, as Put.
+// Queue queues m, for the receiver's own goroutine, and waits while there is no room. It never calls the receiver's
+// Sink. After End and Abort it returns their error.
 func (b *Inbox) Queue(ctx context.Context, m jsonrpc.Message) error { return b.wait(ctx, m, b.Put) }
 
 // wait calls try again and again, as room comes, until that has taken m, and returns nil. It gives up when ctx is
@@ -120,8 +121,8 @@ func (b *Inbox) putBack(m jsonrpc.Message) (taken bool) {
 	return true
 }
 
-// Put is TrySend, but never calls the receiver's Sink itself: it is for callers that hold locks or have other things
-// to do.
+// Put queues m, for the receiver's own goroutine; false: there is no room, or End or Abort was called. It never calls
+// the receiver's Sink: it is for callers that hold locks or have other things to do.
 func (b *Inbox) Put(m jsonrpc.Message) (taken bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -132,8 +133,8 @@ func (b *Inbox) Put(m jsonrpc.Message) (taken bool) {
 	return true
 }
 
-// Add is Put, but does not wake the receiver either: the caller calls Wake, or Deliver, when it has put in all that
-// there is, or has given back its locks.
+// Add queues m and wakes nobody: the caller calls Wake, or Deliver, when it has put in all that there is, or has given
+// back its locks. false: there is no room, or End or Abort was called.
 func (b *Inbox) Add(m jsonrpc.Message) (taken bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -164,8 +165,8 @@ func (b *Inbox) Wake() {
 // goes on with the rest: the caller has work of its own, and others may add messages without end.
 const maxInlineMessages = 32
 
-// Deliver is Wake for a caller that is ready to do the receiver's work in its own goroutine, and holds no lock that
-// the receiver's Sink may need.
+// Deliver hands the receiver what waits, in the caller's goroutine, if the receiver is idle; else it wakes the
+// receiver. The caller holds no lock that the receiver's Sink may need.
 func (b *Inbox) Deliver() {
 	if !b.sendTurn.TryLock() {
 		b.Wake()
@@ -222,7 +223,8 @@ func (b *Inbox) End(err error) {
 // nil stands for io.ErrClosedPipe. It may be called by the Sink.
 func (b *Inbox) Abort(err error) { b.abort(err) }
 
-// abort is Abort. It returns what was dropped, without a message that the Sink was just being offered.
+// abort does what Abort says, and returns the messages that were dropped, without one that the Sink was just being
+// offered.
 func (b *Inbox) abort(err error) (dropped []jsonrpc.Message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -395,7 +397,8 @@ func (b *Inbox) removeOffered() {
 	b.removeOfferedLocked()
 }
 
-// removeOfferedLocked is removeOffered with mu held.
+// removeOfferedLocked takes the first message, which the receiver has taken, out of the queue, unless Abort has done
+// so. It is called with mu held.
 func (b *Inbox) removeOfferedLocked() {
 	if b.abortErr != nil {
 		return

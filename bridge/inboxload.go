@@ -20,7 +20,7 @@ func (b *Inbox) Waiting() Load {
 	return b.waiting()
 }
 
-// waiting is Waiting with mu held.
+// waiting returns how much waits. It is called with mu held.
 func (b *Inbox) waiting() Load { return Load{b.queue.Len(), b.queuedBytes} }
 
 // Taken returns how much the receiver has taken from the queue so far; what it was handed without being queued does

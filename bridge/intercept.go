@@ -104,7 +104,8 @@ func (i *interceptor) callSendHook(ctx context.Context, m *jsonrpc.Message) (don
 	return false, nil
 }
 
-// tryCallSendHook is callSendHook for TrySend. done: nothing is to be sent, and taken is what TrySend returns.
+// tryCallSendHook calls Hooks.Send with *m for TrySend, and puts what is to be sent into it. done: nothing is to be
+// sent, and taken is what TrySend returns.
 func (i *interceptor) tryCallSendHook(m *jsonrpc.Message) (done, taken bool) {
 	out, reply, refused := i.hooks.Send(*m)
 	switch {
@@ -163,7 +164,8 @@ func (i *interceptor) receive(ctx context.Context, sink Sink) (err error, over b
 	return err, true
 }
 
-// receiveBoth is Receive where there are two who bring messages: the Conn, and replies.
+// receiveBoth does the work of Receive where there are two who bring messages: the inner Conn, and the replies of
+// Hooks.Send.
 func (i *interceptor) receiveBoth(parent context.Context, sink Sink) error {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
@@ -241,7 +243,8 @@ func (s *interceptSink) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
-// trySendReceived is sendReceived where that needs no waiting; false: something is left to do.
+// trySendReceived sends the peer what Hooks.Receive has replied, and hands received on, as far as that needs no
+// waiting; false: something is left to do.
 func (s *interceptSink) trySendReceived() bool {
 	if s.reply != nil {
 		if !s.conn.TrySend(*s.reply) {
@@ -359,7 +362,7 @@ func (r *replyQueue) lockSink(ctx context.Context) error {
 // unlockSink gives sinkLock back.
 func (r *replyQueue) unlockSink() { <-r.sinkLock }
 
-// trySend hands a reply to the receiver if it takes it at once. false: it does not, or nobody receives.
+// trySend hands a reply to the receiver if the receiver takes it at once. false: it does not, or nobody receives.
 func (r *replyQueue) trySend(m jsonrpc.Message) bool {
 	if !r.tryLockSink() {
 		return false

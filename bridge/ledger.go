@@ -259,8 +259,8 @@ func (l *ledger) rememberTaskToken(c *call) {
 	l.taskTokens[c.progressToken] = true
 }
 
-// takeCallForAnswer is takeForAnswer for the bridge's own answer to a call: the server may still answer it. false: it
-// is not in the ledger any more.
+// takeCallForAnswer takes a call out of the ledger that the bridge itself is about to answer: the server may still
+// answer it. answerDelivered must follow. false: the call is not in the ledger any more.
 func (l *ledger) takeCallForAnswer(c *call) (found bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -313,7 +313,8 @@ func (l *ledger) withdraw(id jsonrpc.ID) (jsonrpc.ID, bool) {
 	return id, false
 }
 
-// removeAnswered is withdraw for a request whose answer has come.
+// removeAnswered takes a request out of the ledger whose answer has come, and returns its id as it was asked. false:
+// there is none, and the id is returned as it came.
 func (l *ledger) removeAnswered(id jsonrpc.ID) (jsonrpc.ID, bool) {
 	if c := l.removeByID(id, l.rememberTaskToken); c != nil {
 		return c.id, true
@@ -321,8 +322,8 @@ func (l *ledger) removeAnswered(id jsonrpc.ID) (jsonrpc.ID, bool) {
 	return id, false
 }
 
-// cancel is withdraw for a client's request that the client has cancelled. It returns the id by which the server knows
-// the request.
+// cancel takes a client's request out of the ledger that the client has cancelled, and returns the id by which the
+// server knows it. false: there is none, and the id is returned as it came.
 func (l *ledger) cancel(id jsonrpc.ID) (jsonrpc.ID, bool) {
 	if c := l.removeByID(id, l.noteUnanswered); c != nil {
 		return c.idAtServer(), true
@@ -381,8 +382,8 @@ func (l *ledger) takeListens() []*call {
 	return all
 }
 
-// withdrawListen is withdraw for a subscriptions/listen that the server has ended with a cancellation. false: none
-// with this id is in the ledger.
+// withdrawListen takes a subscriptions/listen out of the ledger that the server has ended with a cancellation, and
+// returns its id as it was asked. false: none with this id is in the ledger.
 func (l *ledger) withdrawListen(id jsonrpc.ID) (jsonrpc.ID, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -167,7 +167,7 @@ func (p *pump) cancelAtServer(ctx context.Context, id jsonrpc.ID, why string) {
 	}
 }
 
-// reportDropped tells opts.Dropped that m reaches nobody.
+// reportDropped tells PumpOptions.Dropped that m reaches nobody, for this reason.
 func (p *pump) reportDropped(m jsonrpc.Message, reason string) {
 	if p.opts.Dropped != nil {
 		p.opts.Dropped(m, reason)

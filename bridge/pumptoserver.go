@@ -294,7 +294,8 @@ func (p *pump) admitToServer(ctx context.Context, m jsonrpc.Message) (jsonrpc.Me
 	return m, true
 }
 
-// newClientCall is newCall for a client's request: heldBytes also counts what the server's side keeps of it.
+// newClientCall returns a new call for the client's request m. Its heldBytes counts what the Pump and the server's
+// side keep of the request.
 func (p *pump) newClientCall(m jsonrpc.Message) *call {
 	c := newCall(m)
 	switch size := m.Size(); {

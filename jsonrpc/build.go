@@ -147,8 +147,8 @@ func NewRequest(id ID, method string, params []byte) Message {
 	return mustAssemble(appendMethod(beginMessage(id, len(method)+len(params)), method), "params", params)
 }
 
-// MakeRequest is NewRequest for a method and params that a peer has sent inside another message. The error says why Parse
-// would refuse the request.
+// MakeRequest builds a request from a method and raw JSON params (nil for none) that a peer has sent inside another
+// message. The error says why Parse would refuse the request.
 func MakeRequest(id ID, method string, params []byte) (Message, error) {
 	return assemble(appendMethod(beginMessage(id, len(method)+len(params)), method), "params", params)
 }
@@ -206,7 +206,8 @@ func appendMethod(b []byte, method string) []byte {
 	return appendString(append(b, `,"method":`...), method)
 }
 
-// mustAssemble is assemble, and panics where that returns an error.
+// mustAssemble ends the message that b begins with a last member, as assemble does, and panics if the message is not
+// valid.
 func mustAssemble(b []byte, key string, value []byte) Message {
 	return must(assemble(b, key, value))
 }
@@ -227,7 +228,7 @@ func assemble(b []byte, key string, value []byte) (Message, error) {
 	return indexMessage(append(b, '}'), span{at, at + uint32(len(text))})
 }
 
-// must returns m, and panics if there is an error.
+// must returns m; it panics if err is not nil.
 func must(m Message, err error) Message {
 	if err != nil {
 		panic("jsonrpc: cannot build a message: " + err.Error())

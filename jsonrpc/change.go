@@ -73,8 +73,8 @@ func (m Message) WithMeta(f Fragment) Message {
 	return m
 }
 
-// WithMetaOf is WithMeta, and removes the members of params._meta with these keys, all in
-// one copy: f may have the same keys. It panics as WithMeta does.
+// WithMetaOf returns a copy of a request or notification with the members of f at the beginning of params._meta, in
+// place of the members with these keys, which are removed. It panics as WithMeta does.
 func (m Message) WithMetaOf(f Fragment, keys ...string) Message {
 	if m.kind == Response || m.kind == Invalid || m.meta.end == 0 || m.raw[m.meta.start] != '{' {
 		return m.WithMeta(f)

@@ -119,8 +119,8 @@ func Find[T any](m map[ID]T, id ID) (key ID, value T, ok bool) {
 	return findEquivalent(m, id)
 }
 
-// findEquivalent is Find where no key of m is spelled like id: it looks at all of
-// them.
+// findEquivalent returns the only entry of m whose key is the same JSON value as id, which no key is spelled like; ok
+// is false if there is none, or more than one.
 func findEquivalent[T any](m map[ID]T, id ID) (key ID, value T, ok bool) {
 	for k, v := range m {
 		if !k.Equivalent(id) {

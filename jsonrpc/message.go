@@ -141,7 +141,7 @@ type TextID struct {
 	size  int   // the length of the message's raw, in bytes
 }
 
-// TextID returns the TextID of the message.
+// TextID returns the TextID that stands for the message's bytes but for its id.
 func (m *Message) TextID() TextID {
 	if len(m.raw) == 0 {
 		return TextID{}

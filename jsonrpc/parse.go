@@ -469,8 +469,8 @@ func (p *parser) checkNames() {
 	p.checkName("the method", p.m.method)
 }
 
-// checkRepeatedName is checkName for a name that the peer repeats, perhaps with
-// escapes that were not there before: the limit is on the decoded text.
+// checkRepeatedName refuses the value at s, which the fault calls name, if its decoded text is longer than MaxName. It
+// is for a name that the peer repeats, perhaps with escapes that were not there before.
 func (p *parser) checkRepeatedName(name string, s span) {
 	if !p.isTooLong(s) {
 		return

@@ -245,8 +245,8 @@ func (s *scanner) skipValue() {
 	s.pos = i
 }
 
-// skipKnown is skipValue, but if the value at pos is the one whose span is known, it
-// moves to its end without scanning.
+// skipKnown moves to the end of the value at pos, which must be valid JSON. If that is the value whose span is known,
+// it scans nothing.
 func (s *scanner) skipKnown(known span) {
 	if s.pos == int(known.start) && known.end > 0 {
 		s.pos = int(known.end)

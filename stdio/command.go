@@ -62,7 +62,8 @@ type childConn struct {
 	exitErr error               // what Receive returns after the end of stdout; nil: that is not known yet. Only Receive uses it
 }
 
-// Receive implements bridge.Conn; Command.Dial says how it ends.
+// Receive implements bridge.Conn. It ends with an *ExitError when the child has ended by itself or closed its stdout,
+// and with io.EOF after Close.
 func (c *childConn) Receive(ctx context.Context, sink bridge.Sink) error {
 	return c.receive(ctx, sink, nil, c.explain)
 }

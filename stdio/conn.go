@@ -108,8 +108,8 @@ func NewConn(r io.Reader, w io.Writer, closer func() error, opts Options) *Conn 
 	return newConn(r, w, closer, opts, false)
 }
 
-// newConn is NewConn. mayAbandon says that Close need not wait for a blocked read of r
-// that nothing can end.
+// newConn makes a Conn as NewConn does. mayAbandon says that Close need not wait for a blocked read of r that nothing
+// can end.
 func newConn(r io.Reader, w io.Writer, closer func() error, opts Options, mayAbandon bool) *Conn {
 	if opts.MaxMessageSize <= 0 {
 		opts.MaxMessageSize = defaultMaxMessageSize
@@ -132,9 +132,8 @@ func (c *Conn) Receive(ctx context.Context, sink bridge.Sink) error {
 	return c.receive(ctx, sink, nil, nil)
 }
 
-// receive is Receive. hungUp is the peerEndErr of bridge.NewStallWatch. explain is
-// given ctx and the error with which the stream has ended, and returns that of
-// Receive. Both may be nil.
+// receive does the work of Receive. hungUp is the peerEndErr of bridge.NewStallWatch. explain is given ctx and the
+// error with which the stream has ended, and returns that of Receive. Both may be nil.
 func (c *Conn) receive(ctx context.Context, sink bridge.Sink, hungUp func() error, explain func(context.Context, error) error) error {
 	sendCtx, cancel := context.WithCancel(ctx)
 	defer cancel()

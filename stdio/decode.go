@@ -161,8 +161,8 @@ func asError(err error) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: err.Error()}
 }
 
-// answerInvalid is answerRefused for input of a line of size bytes that is no valid
-// message; e says why.
+// answerInvalid deals with input that is no valid message, for the reason in e, in a line of size bytes. It does and
+// returns what answerRefused does.
 func (c *Conn) answerInvalid(ctx context.Context, size int, e *jsonrpc.Error) (jsonrpc.Message, error) {
 	return c.answerRefused(ctx, size, "was not valid: "+e.Message, e)
 }

@@ -147,7 +147,7 @@ func (s *SocketServer) addListener(l net.Listener) bool {
 	return true
 }
 
-// removeListener takes out a listener that addListener has entered.
+// removeListener takes a listener out that Serve has done with.
 func (s *SocketServer) removeListener(l net.Listener) {
 	s.mu.Lock()
 	delete(s.listeners, l)

@@ -13,8 +13,7 @@ import (
 // pipeBuf is how many bytes a pipe takes as a whole or not at all (pipe(7), PIPE_BUF).
 const pipeBuf = 4096
 
-// pipeTryWriter is newTryWriter for a file. It returns nil unless the file is a pipe
-// whose deadlines work.
+// pipeTryWriter returns a tryWriter for a file. It returns nil unless the file is a pipe whose deadlines work.
 func pipeTryWriter(f *os.File) tryWriter {
 	info, err := f.Stat()
 	if err != nil || info.Mode()&os.ModeNamedPipe == 0 || f.SetWriteDeadline(time.Time{}) != nil {
@@ -33,8 +32,8 @@ func pipeTryWriter(f *os.File) tryWriter {
 	}
 }
 
-// socketTryWriter is newTryWriter for a connection. It returns nil for TLS, and where
-// the system does not say whether the peer has taken what was sent.
+// socketTryWriter returns a tryWriter for a connection. It returns nil for TLS, and where the system does not say
+// whether the peer has taken what was sent.
 func socketTryWriter(c net.Conn) tryWriter {
 	if _, encrypted := c.(*tls.Conn); encrypted {
 		return nil

@@ -73,7 +73,8 @@ func (s *Spec) lookPath() (string, error) {
 // spacesHint is the end of the error for a command that has spaces and is not found: it may be a whole command line in quotes.
 const spacesHint = "this is looked for as one name, for no shell takes it apart; give arguments without quotes around all of them"
 
-// checkedPath is lookPath for a Path that has a directory in it.
+// checkedPath returns the file to execute for a Path that has a directory in it, or an error that says what is wrong
+// with it and what to do.
 func (s *Spec) checkedPath() (string, error) {
 	file := s.Path
 	if !filepath.IsAbs(file) {

@@ -41,7 +41,7 @@ func Environ(policy string, extra []string) ([]string, error) {
 	return environ(os.Environ(), policy, extra)
 }
 
-// environ is Environ where ours are our variables, as NAME=VALUE.
+// environ returns the environment for a child, as Environ does; ours are our variables, as NAME=VALUE.
 func environ(ours []string, policy string, extra []string) ([]string, error) {
 	pass, err := parsePolicy(policy)
 	if err != nil {

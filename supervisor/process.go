@@ -104,7 +104,7 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 	return p, nil
 }
 
-// start is Start without the name of the command in its errors.
+// start starts what s describes, as Start does; its errors do not name the command.
 func start(ctx context.Context, s *Spec) (*Process, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -222,7 +222,8 @@ func openStdio(terminal bool) (*stdio, error) {
 	return s, nil
 }
 
-// open is openStdio, except that after an error it leaves those streams open that it has made.
+// open makes the streams of a child; with terminal, stdout is one. After an error it leaves those streams open that it
+// has made.
 func (s *stdio) open(terminal bool) (err error) {
 	if s.childEnds[0], s.stdin, err = os.Pipe(); err != nil {
 		return err
@@ -242,7 +243,7 @@ func (s *stdio) open(terminal bool) (err error) {
 // closeChildEnds closes the child's ends, once the child has them or cannot be started.
 func (s *stdio) closeChildEnds() { closeAll(s.childEnds[:]...) }
 
-// closeOurEnds closes our ends.
+// closeOurEnds closes our ends of the child's stdin, stdout and stderr.
 func (s *stdio) closeOurEnds() { closeAll(s.stdin, s.stdout, s.stderr) }
 
 // closeAll closes those of files that are not nil.

@@ -198,7 +198,8 @@ func ourChildren() ([]int, error) {
 	return pids, nil
 }
 
-// ourChildrenByScan is ourChildren for kernels that do not list children: it looks at every process of the system.
+// ourChildrenByScan returns the ids of our children that are not reaped, on kernels that do not list children: it
+// looks at every process of the system.
 func ourChildrenByScan() ([]int, error) {
 	pids, err := allPids()
 	if err != nil {

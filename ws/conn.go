@@ -172,7 +172,8 @@ func (r *receiveSink) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
-// Send implements bridge.Sink. It gives up as bridge.StallWatch says.
+// Send implements bridge.Sink: it passes the message on by way of the StallWatch, which gives up if the peer has gone
+// and the Sink takes nothing.
 func (r *receiveSink) Send(_ context.Context, m jsonrpc.Message) error {
 	err := r.watch.Send(r.sink, m)
 	if err == nil {
@@ -251,8 +252,8 @@ func (c *conn) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
-// writeInlineIfFewCalls is writeInline if no more than maxInlineCalls of the client's calls are open; else it does
-// nothing and returns false.
+// writeInlineIfFewCalls writes a small message itself, as writeInline does, if no more than maxInlineCalls of the
+// client's calls are open; else it does nothing and returns false.
 func (c *conn) writeInlineIfFewCalls(m jsonrpc.Message) bool {
 	return c.calls.openRequests.Load() <= maxInlineCalls && c.writeInline(m)
 }

@@ -201,7 +201,7 @@ func (c *dialedConn) Receive(ctx context.Context, sink bridge.Sink) error {
 	return err
 }
 
-// Close implements bridge.Conn, and tells the observer.
+// Close implements bridge.Conn: it closes the connection, and tells the observer why it has ended.
 func (c *dialedConn) Close(error) error {
 	if c.closed.CompareAndSwap(false, true) {
 		why := "the bridge has closed it"

@@ -119,7 +119,8 @@ func (r *renewer) admit(ctx context.Context, m jsonrpc.Message) sendDecision {
 	return sendDecision{waitFor: s.attempt}
 }
 
-// admitToLink is admit while there is a connection. The lock of the ledger is held.
+// admitToLink decides what becomes of a message of the client while there is a connection, and enters a request into
+// the ledger. The lock of the ledger is held.
 func (r *renewer) admitToLink(m jsonrpc.Message) sendDecision {
 	decision := sendDecision{link: r.state.link, msg: m}
 	switch m.Kind() {

@@ -85,7 +85,8 @@ func (l *Controller) Acquire(ctx context.Context) (*Slot, error) { return l.acqu
 // AcquireProcessPlace is called with the Slot's Context.
 func (l *Controller) AcquireLazily(ctx context.Context) (*Slot, error) { return l.acquire(ctx, false) }
 
-// acquire is Acquire; without withProcessPlace it is AcquireLazily.
+// acquire gives a client a Slot. withProcessPlace: AcquirePlaceFunc is asked first, as Acquire does; without, it is
+// asked later, as for AcquireLazily.
 func (l *Controller) acquire(ctx context.Context, withProcessPlace bool) (*Slot, error) {
 	if err := l.joinWaitGroup(); err != nil {
 		return nil, err

@@ -149,7 +149,7 @@ func (s *countingEnd) send(ctx context.Context, m jsonrpc.Message) error {
 // end closes the Conn, without a reason.
 func (s *countingEnd) end() { _ = s.Conn.Close(nil) }
 
-// Receive is that of the Conn; the test fails if it calls sink wrongly.
+// Receive receives from the Conn into sink; the test fails if the Conn calls sink wrongly.
 func (s *countingEnd) Receive(ctx context.Context, sink bridge.Sink) error {
 	w := &watchedSink{Sink: sink, t: s.t}
 	err := s.Conn.Receive(ctx, w)

@@ -246,7 +246,8 @@ func (c *conn) pushOrEndClient(call *call, m jsonrpc.Message) {
 	c.inbox.Wake()
 }
 
-// tryPush is pushOrEndClient for who must not wait. false: there is no room, and nothing was done.
+// tryPush hands a message about call (nil: about none) to the client without waiting. false: its inbox has no room,
+// and nothing was done.
 func (c *conn) tryPush(call *call, m jsonrpc.Message) bool {
 	if !c.tryEnqueue(call, m) {
 		return false

@@ -253,7 +253,8 @@ func (x *Mux) finish(call *call, last ...jsonrpc.Message) {
 	call.conn.inbox.Wake()
 }
 
-// finishWithoutWake is finish, but leaves it to the caller to call Wake or Deliver of the client's inbox.
+// finishWithoutWake takes a call out of the ledger and puts last, what there is left to say about it, into its
+// client's inbox. The caller calls Wake or Deliver of that. It is called with mu held, for a call that is not removed.
 func (x *Mux) finishWithoutWake(call *call, last ...jsonrpc.Message) {
 	c := call.conn
 	x.ledger.remove(call)

@@ -33,7 +33,8 @@ func (s *server) Send(_ context.Context, m jsonrpc.Message) error {
 // TrySend implements bridge.Sink: it is Send, but does not wait; false: the message has to wait.
 func (s *server) TrySend(m jsonrpc.Message) bool { return s.take(m, false) }
 
-// take takes a message from the server. With mayWait it is Send, without TrySend.
+// take takes a message from the server and hands it to the client that it is for. Without mayWait it returns false
+// where it would have to wait.
 func (s *server) take(m jsonrpc.Message, mayWait bool) (taken bool) {
 	switch m.Kind() {
 	case jsonrpc.Response:

@@ -85,7 +85,7 @@ func (t *translatedConn) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
-// isOverLocking is isOver for callers that do not hold mu.
+// isOverLocking reports whether the Conn was closed, or nothing more comes from the server. It is called without mu.
 func (t *translatedConn) isOverLocking() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

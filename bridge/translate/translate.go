@@ -190,7 +190,8 @@ func (f *fromServerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// TrySend implements bridge.Sink: it is Send where that need not wait.
+// TrySend implements bridge.Sink: it gives the filter a message of the server, if that need not wait; false: it has
+// to.
 func (f *fromServerSink) TrySend(m jsonrpc.Message) bool {
 	t := (*translatedConn)(f)
 	return t.toClient.Waiting().Messages < maxReadAhead && t.handleFromServer(m, false)
@@ -315,7 +316,8 @@ func (t *translatedConn) isBacklogFull() bool {
 	return t.toServer.unsentBatches() >= maxUnsentBatches
 }
 
-// Close implements bridge.Conn; see Wrap.
+// Close implements bridge.Conn: it closes the server's Conn, once, waits for what Wrap has started, and returns the
+// error of closing.
 func (t *translatedConn) Close(reason error) error {
 	t.closeOnce.Do(func() {
 		t.mu.Lock()

@@ -48,7 +48,7 @@ func WithSubscription(m jsonrpc.Message, id jsonrpc.ID) jsonrpc.Message {
 	return changed.WithRelated(m.Related()).WithMark(m.Mark())
 }
 
-// insertSubscription is WithSubscription for a message that does not name a subscription yet. It returns m itself if m
+// insertSubscription returns m, which names no subscription yet, with id as that of its subscription; m itself if it
 // has no place for that.
 func insertSubscription(m jsonrpc.Message, id jsonrpc.ID) jsonrpc.Message {
 	in, object := "params", m.Params()

@@ -32,7 +32,7 @@ func (r *Mutex) Unlock() {
 	r.unlockAndReport()
 }
 
-// unlockAndReport is Unlock where Drop was told something.
+// unlockAndReport gives the lock back, and tells Dropped what Drop was told, of which there is something.
 func (r *Mutex) unlockAndReport() {
 	dropped := r.dropped
 	r.dropped = nil

@@ -11,7 +11,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/startpages"
 )
 
-// startTime is how long the bridge may take to start, about. What the watchdog does only for itself waits until then.
+// startTime is about how long the bridge takes to start. For so long the watchdog puts off what it does only for
+// itself.
 const startTime = 100 * time.Millisecond
 
 func init() {

@@ -13,7 +13,8 @@ import (
 	"io"
 )
 
-// Var is set in the environment of the watchdog.
+// Var is an environment variable that makes the bridge's executable the watchdog, whatever its value, unless that is
+// empty.
 const Var = "MCP_BRIDGE_WATCHDOG"
 
 // A Set is what the watchdog is to kill: process groups and containers.
@@ -82,7 +83,8 @@ func (s Set) applyLine(line []byte) {
 	}
 }
 
-// parseID is strconv.Atoi for numbers without a sign (see above for why).
+// parseID returns the number that digits stand for; ok is false unless they are one to nine digits, without a sign.
+// (strconv would be an import too many, see the package comment.)
 func parseID(digits []byte) (id int, ok bool) {
 	const maxDigits = 9 // which an int holds
 	for _, c := range digits {
