@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // measureMemory is what the process keeps for its sessions.
@@ -31,7 +32,8 @@ func (b *bench) memoryOf(k kind, first bool) error {
 		return err
 	}
 	defer p.close()
-	empty, err := residentBytes(p.cmd.Process.Pid)
+	time.Sleep(restTime)
+	empty, emptyData, err := residentBytes(p.cmd.Process.Pid)
 	if err != nil {
 		return err
 	}
@@ -49,7 +51,7 @@ func (b *bench) memoryOf(k kind, first bool) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	full, err := residentBytes(p.cmd.Process.Pid)
+	full, fullData, err := residentBytes(p.cmd.Process.Pid)
 	if err != nil {
 		return err
 	}
@@ -57,7 +59,7 @@ func (b *bench) memoryOf(k kind, first bool) error {
 		fmt.Printf("%-34s %47.1f MiB\n", "serve: resident, no session", float64(empty)/(1<<20))
 	}
 	fmt.Printf("%-34s %47.1f MiB\n", fmt.Sprintf("%s, %d sessions", k.name, b.sessions), float64(full)/(1<<20))
-	fmt.Printf("%-34s %47.1f KiB\n", k.name+", each", float64(full-empty)/float64(b.sessions)/1024)
+	fmt.Printf("%-34s %47.1f KiB\n", k.name+", each", float64(fullData-emptyData)/float64(b.sessions)/1024)
 	for _, s := range sessions {
 		if err := s.close(); err != nil {
 			return err
@@ -66,13 +68,26 @@ func (b *bench) memoryOf(k kind, first bool) error {
 	return nil
 }
 
-// residentBytes returns the resident set of a process in bytes.
-func residentBytes(pid int) (int, error) {
+// restTime is how long a bridge gets, after its start, to give back the memory that only starting has needed.
+const restTime = time.Second
+
+// residentBytes returns the resident set of a process in bytes, and how much of it is data: not of files, which are the process's
+// executable.
+func residentBytes(pid int) (all, data int, err error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	_, rest, _ := strings.Cut(string(status), "VmRSS:")
-	kb, err := strconv.Atoi(strings.Fields(rest)[0])
-	return kb << 10, err
+	for _, field := range []struct {
+		name string
+		to   *int
+	}{{"VmRSS:", &all}, {"RssAnon:", &data}} {
+		_, rest, _ := strings.Cut(string(status), field.name)
+		kb, err := strconv.Atoi(strings.Fields(rest)[0])
+		if err != nil {
+			return 0, 0, err
+		}
+		*field.to = kb << 10
+	}
+	return all, data, nil
 }
