@@ -21,6 +21,7 @@ func listenTCP(addr string) (net.Listener, error) {
 			Enable: true, Idle: keepaliveTimeout / probes, Interval: keepaliveTimeout / probes, Count: probes - 1,
 		},
 	}
+	config.SetMultipathTCP(false) // it has no TCP_USER_TIMEOUT: Go would open such a socket, and take a plain one when setSocketOptions has failed
 	return config.Listen(context.Background(), tcpNetworkOf(addr), addr)
 }
 
