@@ -339,10 +339,10 @@ func TestPages(t *testing.T) {
 			method, key string
 			pages, all  int
 		}{
-			{"tools/list", "tools", 2, len(allTools)},
+			{"tools/list", "tools", 2, len(allTools())},
 			{"resources/list", "resources", 2, 1 + listedItems},
 			{"resources/templates/list", "resourceTemplates", 1, 1},
-			{"prompts/list", "prompts", 1, len(allPrompts)},
+			{"prompts/list", "prompts", 1, len(allPrompts())},
 		} {
 			seen, pages, params := map[string]bool{}, 0, `{}`
 			for params != "" {
@@ -372,7 +372,7 @@ func TestPages(t *testing.T) {
 
 // People read the descriptions in an inspector: there is one for everything.
 func TestEverythingIsDescribed(t *testing.T) {
-	for _, tool := range allTools {
+	for _, tool := range allTools() {
 		if tool.Title == "" || len(tool.Description) < 20 || tool.Input == nil || tool.Run == nil {
 			t.Errorf("tool %s lacks a title, a description or a schema", tool.Name)
 		}
@@ -391,7 +391,7 @@ func TestEverythingIsDescribed(t *testing.T) {
 			}
 		}
 	}
-	for _, r := range allResources {
+	for _, r := range allResources() {
 		if found := (&Server{}).resource(r.URI); r.URI != "" && found != r {
 			t.Errorf("resource %s cannot be read", r.URI)
 		}

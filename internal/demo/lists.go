@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -76,40 +77,42 @@ type Message struct {
 }
 
 // allPrompts are the demo's own prompts.
-var allPrompts = []*Prompt{
-	{
-		Name: "simple", Title: "A simple prompt",
-		Description: "A prompt without arguments.",
-		Render: func(map[string]string) []Message {
-			return []Message{{"user", Text("Which tools does this server have, and what could I try first?")}}
+var allPrompts = sync.OnceValue(func() []*Prompt {
+	return []*Prompt{
+		{
+			Name: "simple", Title: "A simple prompt",
+			Description: "A prompt without arguments.",
+			Render: func(map[string]string) []Message {
+				return []Message{{"user", Text("Which tools does this server have, and what could I try first?")}}
+			},
 		},
-	},
-	{
-		Name: "greet", Title: "Greet somebody",
-		Description: "A prompt with a required and an optional argument, whose values can be completed.",
-		Arguments: []Argument{
-			{"name", "Name", "Who is greeted.", true},
-			{"style", "Style", "How: casual, cheerful, formal or pirate.", false},
+		{
+			Name: "greet", Title: "Greet somebody",
+			Description: "A prompt with a required and an optional argument, whose values can be completed.",
+			Arguments: []Argument{
+				{"name", "Name", "Who is greeted.", true},
+				{"style", "Style", "How: casual, cheerful, formal or pirate.", false},
+			},
+			Render: func(args map[string]string) []Message {
+				words := "Please greet " + args["name"]
+				if style := args["style"]; style != "" {
+					words += " in a " + style + " style"
+				}
+				return []Message{{"user", Text(words + ".")}, {"assistant", Text("Hello, " + args["name"] + "!")}}
+			},
+			Complete: map[string][]string{"name": {"Ada", "Alan", "Grace"}, "style": {"casual", "cheerful", "formal", "pirate"}},
 		},
-		Render: func(args map[string]string) []Message {
-			words := "Please greet " + args["name"]
-			if style := args["style"]; style != "" {
-				words += " in a " + style + " style"
-			}
-			return []Message{{"user", Text(words + ".")}, {"assistant", Text("Hello, " + args["name"] + "!")}}
-		},
-		Complete: map[string][]string{"name": {"Ada", "Alan", "Grace"}, "style": {"casual", "cheerful", "formal", "pirate"}},
-	},
-}
+	}
+})
 
 // listPrompts answers prompts/list.
 func (s *session) listPrompts(params []byte) (any, error) {
-	return page(s, "prompts", params, slices.Concat(allPrompts, s.srv.Prompts))
+	return page(s, "prompts", params, slices.Concat(allPrompts(), s.srv.Prompts))
 }
 
 // prompt returns the prompt with this name; if there is none, an error of invalidParams.
 func (srv *Server) prompt(name string) (*Prompt, error) {
-	for _, p := range slices.Concat(allPrompts, srv.Prompts) {
+	for _, p := range slices.Concat(allPrompts(), srv.Prompts) {
 		if p.Name == name {
 			return p, nil
 		}
@@ -180,7 +183,7 @@ const (
 )
 
 // allResources are the demo's own resources: a text, some items, and a template for all items.
-var allResources = func() []*Resource {
+var allResources = sync.OnceValue(func() []*Resource {
 	template := &Resource{
 		URITemplate: "demo://item/{id}", Name: "item", Title: "Item",
 		Description: fmt.Sprintf("Any item from 1 to %d. The id can be completed (completion/complete).", templateItems),
@@ -202,11 +205,11 @@ var allResources = func() []*Resource {
 		}
 	}
 	return all
-}()
+})
 
 // resourcesOrTemplates returns the server's resource templates if templates is true, else its resources that have a URI.
 func (srv *Server) resourcesOrTemplates(templates bool) []*Resource {
-	return slices.DeleteFunc(slices.Concat(allResources, srv.Resources), func(r *Resource) bool { return (r.URITemplate != "") != templates })
+	return slices.DeleteFunc(slices.Concat(allResources(), srv.Resources), func(r *Resource) bool { return (r.URITemplate != "") != templates })
 }
 
 // listResources answers resources/list.

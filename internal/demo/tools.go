@@ -85,7 +85,7 @@ func Structured(v any) (*Result, error) {
 
 // listTools answers tools/list.
 func (s *session) listTools(params []byte) (any, error) {
-	return page(s, "tools", params, slices.Concat(allTools, s.srv.Tools))
+	return page(s, "tools", params, slices.Concat(allTools(), s.srv.Tools))
 }
 
 // callTool answers tools/call: it checks the arguments against the tool's schema, and runs the tool.
@@ -97,7 +97,7 @@ func (c *Call) callTool(params []byte) (any, error) {
 	if err := decode(params, &p); err != nil {
 		return nil, err
 	}
-	tools := slices.Concat(allTools, c.s.srv.Tools)
+	tools := slices.Concat(allTools(), c.s.srv.Tools)
 	i := slices.IndexFunc(tools, func(t *Tool) bool { return t.Name == p.Name })
 	if i < 0 {
 		return nil, invalidParams(fmt.Sprintf("there is no tool %.40q", p.Name))

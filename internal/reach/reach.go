@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"sync"
 )
 
 // A Reach is how far away those are who can connect to an address. The order of the values counts:
@@ -65,17 +66,19 @@ func parseBlocks(reach Reach, prefixes ...string) []block {
 // addressBlocks says which Reach an address has: that of the first block that contains it. The
 // special-purpose ranges (the registries of RFC 6890) stand before the public ones. An address in
 // no block is assigned to nobody, and NeverAllowed.
-var addressBlocks = concat(
-	// The metadata services: AWS, Azure, Google, Oracle and others; Alibaba; Azure's own; AWS and Google over IPv6.
-	parseBlocks(NeverAllowed, "169.254.169.0/24", "169.254.170.0/24", "192.0.0.0/24", "100.100.100.200/32", "168.63.129.16/32", "fd00:ec2::/32", "fd20:ce::/32"),
-	parseBlocks(NeverAllowed, "0.0.0.0/8", "224.0.0.0/4", "240.0.0.0/4", "::/128", "100::/64", "ff00::/8"),
-	parseBlocks(Loopback, "127.0.0.0/8", "::1/128"),
-	parseBlocks(LinkLocal, "169.254.0.0/16", "fe80::/10"),
-	parseBlocks(Private, "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10"),
-	parseBlocks(Private, "192.0.2.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24"), // for documentation and tests, and what proxies invent
-	parseBlocks(Private, "fc00::/7", "fec0::/10", "2001:2::/48", "2001:db8::/32", "3fff::/20", "64:ff9b:1::/48", "5f00::/16"),
-	parseBlocks(Public, "0.0.0.0/0", "2000::/3"),
-)
+var addressBlocks = sync.OnceValue(func() []block {
+	return concat(
+		// The metadata services: AWS, Azure, Google, Oracle and others; Alibaba; Azure's own; AWS and Google over IPv6.
+		parseBlocks(NeverAllowed, "169.254.169.0/24", "169.254.170.0/24", "192.0.0.0/24", "100.100.100.200/32", "168.63.129.16/32", "fd00:ec2::/32", "fd20:ce::/32"),
+		parseBlocks(NeverAllowed, "0.0.0.0/8", "224.0.0.0/4", "240.0.0.0/4", "::/128", "100::/64", "ff00::/8"),
+		parseBlocks(Loopback, "127.0.0.0/8", "::1/128"),
+		parseBlocks(LinkLocal, "169.254.0.0/16", "fe80::/10"),
+		parseBlocks(Private, "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10"),
+		parseBlocks(Private, "192.0.2.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24"), // for documentation and tests, and what proxies invent
+		parseBlocks(Private, "fc00::/7", "fec0::/10", "2001:2::/48", "2001:db8::/32", "3fff::/20", "64:ff9b:1::/48", "5f00::/16"),
+		parseBlocks(Public, "0.0.0.0/0", "2000::/3"),
+	)
+})
 
 // concat returns the blocks of all lists, one list after the other.
 func concat(all ...[]block) (out []block) {
@@ -122,7 +125,7 @@ func OfAddr(a netip.Addr) Reach {
 			return OfAddr(netip.AddrFrom4(four))
 		}
 	}
-	for _, b := range addressBlocks {
+	for _, b := range addressBlocks() {
 		if b.prefix.Contains(a) {
 			return b.reach
 		}
