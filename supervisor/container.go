@@ -208,8 +208,9 @@ func reportsContainerEnd(err error) bool {
 	return err == nil || ok && status != clientFailedStatus
 }
 
-// endContainer kills the container that the child was the client of, and tells Spec.OnContainer. It does nothing if
-// there is none, or if the client's exit status says that the container has ended.
+// endContainer kills the container that the child was the client of, and tells Spec.OnContainer that it has, or that it
+// could not. It does nothing if there is none, or if the client's exit status says that the container has ended
+// (reportsContainerEnd).
 func (p *Process) endContainer() error {
 	c := p.container
 	if c == nil {

@@ -103,7 +103,7 @@ func (c *child) awaitPidfd(look func() (bool, error)) (exited bool, err error) {
 	return exited, err
 }
 
-// reapZombie frees the id of the process, which must have exited. The table's lock is held.
+// reapZombie frees the id of the process, which must have exited: it waits for it otherwise. The caller holds children.mu.
 func (c *child) reapZombie() {
 	var ws syscall.WaitStatus
 	for {

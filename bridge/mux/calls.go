@@ -9,7 +9,7 @@ import (
 
 // clientCalls are the calls of one client that are in progress, by the client's ids. The zero
 // value has none. Most clients have a single call and no other ever, for each POST of 2026-07-28
-// is a client: that call is kept without a map.
+// is a client: that call is kept without a map. Mux.mu guards all.
 type clientCalls struct {
 	only *call                // the single call; nil: there is none, or the calls are in more
 	more map[jsonrpc.ID]*call // the calls, once there were several at a time; nil: there never were
@@ -54,7 +54,7 @@ func (s *clientCalls) add(c *call) {
 	}
 }
 
-// remove takes a call out of the client's calls.
+// remove takes a call out of the client's calls, if it is in them.
 func (s *clientCalls) remove(call *call) {
 	if s.only == call {
 		s.only = nil

@@ -30,7 +30,7 @@ type daemon struct {
 	env          environment // what the run may touch of its process
 	log          hclog.Logger
 	observer     *observe.Observer       // is told what passes through all servers
-	tracing      *tracing                // writes down what observer tells, without secrets
+	tracing      *tracing                // takes secrets out of what observer tells, and writes it down if there is a --trace or --record
 	fail         context.CancelCauseFunc // ends the run with an error; with nil, without one
 	guard        access.Policy           // who may come in, at every path
 	auth         credentials             // the credentials for remote servers

@@ -76,7 +76,7 @@ func (f *logFlags) reportError(log hclog.Logger, err error) error {
 
 // childFlags say how a stdio server is run.
 type childFlags struct {
-	name      string        // --name: what the log calls the server; "": made of the command
+	name      string        // --name: what the log and traces call the server, also a remote one; "": made of the command, or "remote"
 	cwd       string        // --cwd: the working directory of the server; "": ours
 	passEnv   string        // --pass-env: which of our environment variables the server inherits; "": the default
 	envFile   string        // --env-file: a file of environment variables for the server, one NAME=VALUE a line; "": none

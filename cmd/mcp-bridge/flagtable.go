@@ -103,7 +103,7 @@ var flagGroups = []manual.Group{
 		flag("env-file", "FILE", "variables, one NAME=VALUE a line, as in .env files"),
 		flag("pass-env", "all|safe|none|NAMES", "what it inherits: all but MCP_BRIDGE_*, what is safe, nothing, or NAME,NAME (default all; for the servers of a file of --config, safe)"),
 		flag("cwd", "DIR", "its working directory"),
-		flag("name", "NAME", "what the log calls it (default: the package, script or image that the command runs, or the command's name)"),
+		flag("name", "NAME", "what the log calls it, or a remote server (default: the package, script or image that the command runs, or the command's name; remote)"),
 		flag("pty", "", "give it a terminal as stdout, for programs that otherwise buffer"),
 		flag("stdin-wait", "D", "to stop it, stdin is closed; how long to wait then"),
 		flag("term-wait", "D", "then its process group gets SIGTERM; how long to wait"),

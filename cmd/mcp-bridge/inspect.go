@@ -47,7 +47,7 @@ type inspectedRun struct {
 	name         string                                  // what the run is called: its command, such as "serve"
 	addresses    []string                                // at which clients reach it
 	observer     *observe.Observer                       // tells what passes through the run
-	recorder     *trace.Recorder                         // makes records of what passes, for those who look
+	recorder     *trace.Recorder                         // makes records of what passes, for those who look and for the file of --trace or --record
 	servers      func() []inspect.Server                 // returns the state of the servers now
 	restart      func(server string) error               // restarts a server; nil: that cannot be done
 	cancelCalls  func(func(bridge.PendingCall) bool) int // cancels the calls that match, and returns how many did

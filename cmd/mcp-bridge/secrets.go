@@ -12,10 +12,10 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
 )
 
-// tracing writes down what passes through a run, and knows the secrets that are taken out of it.
+// tracing takes the secrets out of what passes through a run, for all who look at it, and writes it down if the user wants a file.
 type tracing struct {
 	flags    *tracingFlags   // what the user has said of the trace
-	recorder *trace.Recorder // makes records of what passes
+	recorder *trace.Recorder // makes records of what passes, for the file of --trace or --record and for the inspector; never nil, also without these
 
 	mu            sync.Mutex            // guards secretValues and secretHeaders
 	secretValues  map[string][][]string // for each source of secrets, its last maxKeptSets sets of values, the newest at the end

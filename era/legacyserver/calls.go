@@ -63,14 +63,14 @@ func (k *calls) begin(now time.Time, r request, out *era.Out) {
 	}
 }
 
-// continueAfterLevel goes on with a call after the server has set its log level.
+// continueAfterLevel goes on with a call that need not, or need no longer, wait for its log level.
 func (k *calls) continueAfterLevel(now time.Time, c *call, out *era.Out) {
 	if c.method != "tools/call" || !k.taskTools.mustAwaitList(c) {
 		k.continueAfterTools(now, c, out)
 	}
 }
 
-// continueAfterTools goes on with a call after the list of tools is known, unless the
+// continueAfterTools goes on with a call that need not, or need no longer, wait for the list of tools, unless the
 // client has cancelled the call meanwhile.
 func (k *calls) continueAfterTools(now time.Time, c *call, out *era.Out) {
 	if !k.isLive(c) {

@@ -40,8 +40,8 @@ type Options struct {
 	// ParkTimeout is how long a parked call waits for its retry. 0: 10 minutes.
 	ParkTimeout time.Duration
 
-	// MaxParked is how many calls may be parked at a time. Input requests of further
-	// calls are refused. 0: 100.
+	// MaxParked is how many calls may be parked at a time, which means that they wait for the client's retry
+	// with the answers to input requests. Input requests of further calls are refused. 0: 100.
 	MaxParked int
 }
 
@@ -95,8 +95,8 @@ func New(o Options) *Filter {
 	f.handshake = handshake{timers: &f.timers, ownRequests: &f.ownRequests, resultTranslator: &f.resultTranslator, onOpened: f.serveHeld}
 	f.turns = turns.New(&f.timers, f.calls.proceed)
 	f.logRouter = logRouter{timers: &f.timers, ownRequests: &f.ownRequests, calls: &f.calls, taskRunner: &f.taskRunner, onePrincipal: o.Principal != "",
-		onLevelSet: f.calls.continueAfterLevel, serverRank: len(era.LogLevels), settingRank: len(era.LogLevels)}
-	f.taskTools = taskTools{timers: &f.timers, ownRequests: &f.ownRequests, onListed: f.calls.continueAfterTools}
+		resumeCall: f.calls.continueAfterLevel, serverRank: len(era.LogLevels), settingRank: len(era.LogLevels)}
+	f.taskTools = taskTools{timers: &f.timers, ownRequests: &f.ownRequests, resumeCall: f.calls.continueAfterTools}
 	f.taskRunner = taskRunner{timers: &f.timers, ownRequests: &f.ownRequests, calls: &f.calls}
 	f.subscriptions = subscriptions{timers: &f.timers, ownRequests: &f.ownRequests, handshake: &f.handshake, resultTranslator: &f.resultTranslator}
 	f.parking = parking{timers: &f.timers, calls: &f.calls, turns: &f.turns, logRouter: &f.logRouter, maxParked: o.MaxParked, declaredCapabilities: o.Capabilities,
@@ -108,7 +108,7 @@ func New(o Options) *Filter {
 	return f
 }
 
-// Parked returns how many calls are parked. It is safe for concurrent use.
+// Parked returns how many calls are parked: their clients got input_required, and have not retried them yet. It is safe for concurrent use.
 func (f *Filter) Parked() int { return int(f.parking.parkedCount.Load()) }
 
 // HasFailed reports whether initialize has failed: the server has refused it, has not

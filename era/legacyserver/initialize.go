@@ -194,7 +194,7 @@ func (h *handshake) handleAnswer(now time.Time, m jsonrpc.Message, out *era.Out)
 }
 
 // initializeRefusal returns the Refusal for clients' requests after m, the answer to initialize, was
-// an error or had a version that the bridge does not know.
+// an error or had a version that the bridge does not know; version is that version, or "" if m has none.
 func initializeRefusal(m jsonrpc.Message, version string) *era.Refusal {
 	text := "the server answered initialize with a protocol version that the bridge does not know"
 	if m.IsError() {

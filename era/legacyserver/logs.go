@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// setLevelTimeout is how long a call waits for the server to set the log level.
+// setLevelTimeout is how long a call waits for the server to answer logging/setLevel; then it goes on all the same.
 const setLevelTimeout = 2 * time.Second
 
 // strayLogTime is for how long after the cancellation of a call a log message may belong to that call.
@@ -24,8 +24,8 @@ type logRouter struct {
 	calls        *calls         // that log messages may belong to
 	taskRunner   *taskRunner    // finds the call of a task
 	onePrincipal bool           // all clients are of one principal
-	// onLevelSet goes on with a call that has waited until the server has its log level.
-	onLevelSet func(now time.Time, c *call, out *era.Out)
+	// resumeCall goes on with a call that has waited for its log level, whether the server has it now or not.
+	resumeCall func(now time.Time, c *call, out *era.Out)
 
 	supported      bool          // the server has logging
 	serverRank     int           // the server's log level, by LogRank; len(LogLevels): not known
@@ -41,7 +41,8 @@ type levelWaiter struct {
 }
 
 // mustAwaitLevel has the server send log messages of the level that a call wants (C.1). True: the
-// server does not have that level yet; the call has to wait, and onLevelSet is called in time.
+// server does not have that level yet; the call has to wait until resumeCall is called for it, in at most
+// setLevelTimeout.
 func (l *logRouter) mustAwaitLevel(now time.Time, c *call, out *era.Out) bool {
 	rank := era.LogRank(c.logLevel)
 	if !l.supported || rank >= l.serverRank {
@@ -77,7 +78,8 @@ func (l *logRouter) raiseLevel(now time.Time, rank int, level []byte, out *era.O
 }
 
 // resumeAtLevel goes on with the calls that have waited for the level of this rank or a less
-// verbose one: the server has the level now, or will not have it.
+// verbose one (which has a higher rank), because the server has answered the logging/setLevel for it, with an
+// error too, or has not answered within setLevelTimeout.
 func (l *logRouter) resumeAtLevel(now time.Time, rank int, out *era.Out) {
 	if l.settingRank == rank {
 		l.settingRank = len(era.LogLevels)
@@ -93,7 +95,7 @@ func (l *logRouter) resumeAtLevel(now time.Time, rank int, out *era.Out) {
 	l.waiting = still
 	for _, w := range ready {
 		if l.calls.isLive(w.c) { // otherwise it was cancelled
-			l.onLevelSet(now, w.c, out)
+			l.resumeCall(now, w.c, out)
 		}
 	}
 }

@@ -16,9 +16,9 @@ import (
 // maxInputRounds is how often a call may be parked, or be answered with URLs (C.4.4).
 const maxInputRounds = 16
 
-// parking parks calls during which the server sends input requests (C.4). Each
-// input request is answered exactly once, also if its call is cancelled or the
-// client does not come back.
+// parking parks calls during which the server sends input requests (C.4): it answers the client
+// with input_required, and the call waits for the retry with the answers. Each input request is
+// answered exactly once, also if its call is cancelled or the client does not come back.
 type parking struct {
 	timers    *timers.Timers      // of the Filter
 	calls     *calls              // that may be parked

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// listTimeout is how long calls wait for the list of tools.
+	// listTimeout is how long calls wait for the list of tools; then they go on all the same.
 	listTimeout = 5 * time.Second
 
 	// minListInterval is the least time between two requests for the list. Some servers
@@ -26,8 +26,8 @@ const (
 type taskTools struct {
 	timers      *timers.Timers // of the Filter
 	ownRequests *ownRequests   // sends tools/list to the server
-	// onListed goes on with a call that has waited for the list of tools.
-	onListed func(now time.Time, c *call, out *era.Out)
+	// resumeCall goes on with a call that has waited for the list of tools, whether its tool is listed or not.
+	resumeCall func(now time.Time, c *call, out *era.Out)
 
 	supported        bool            // the server can run tools/call as a task
 	mustRunAsTask    map[string]bool // by the name of a tool: whether it must run as a task; absent: it was not listed yet
@@ -77,15 +77,15 @@ func (t *taskTools) requestPage(params []byte, out *era.Out) {
 	}, out)
 }
 
-// resumeWaiting goes on with the calls that have waited. A tool that is not listed runs
-// as an ordinary call.
+// resumeWaiting goes on with the calls that have waited for the list of tools, because its last page that is asked
+// for has come, or an error, or neither within listTimeout. A tool that is not listed runs as an ordinary call.
 func (t *taskTools) resumeWaiting(now time.Time, out *era.Out) {
 	t.timers.Stop(t.listTimer)
 	t.isListing = false
 	waiting := t.waiting
 	t.waiting = nil
 	for _, c := range waiting {
-		t.onListed(now, c, out)
+		t.resumeCall(now, c, out)
 	}
 }
 
@@ -108,8 +108,8 @@ func (t *taskTools) handleChanged(now time.Time, out *era.Out) {
 	}
 }
 
-// mustAwaitList reports whether a call has to wait for the list of tools. Then onListed is
-// called in time.
+// mustAwaitList reports whether a call has to wait for the list of tools. Then resumeCall is called for it, in at
+// most listTimeout.
 func (t *taskTools) mustAwaitList(c *call) bool {
 	if !t.isListing {
 		return false

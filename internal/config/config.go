@@ -102,7 +102,7 @@ type Settings struct {
 	RequestTimeout time.Duration // how long a server may stay silent on a request; 0: for ever
 	DrainTimeout   time.Duration // how long owed answers are waited for at the end of input, and when the server is changed or removed
 	Grace          time.Duration // how long owed answers are waited for at shutdown
-	MaxMessageSize int           // how large a message may be, in bytes
+	MaxMessageSize int           // how large a message may be, in bytes; more than 0
 	MaxDepth       int           // how many levels of objects and arrays a message may have
 	AllowTools     []string      // patterns of the tools that clients see; nil: all
 	IgnoreTools    []string      // patterns of the tools that are hidden

@@ -184,7 +184,8 @@ const bridgeKey = "mcp-bridge"
 // serverKeys are the names under which clients keep their servers.
 var serverKeys = []string{"mcpServers", "servers", "context_servers"}
 
-// readDaemonSettings reads the "mcp-bridge" at the top of the file: "defaults" and the settings that are for no single server.
+// readDaemonSettings reads the "mcp-bridge" at the top of the file: "defaults", "maxChildrenTotal" and "scopes". All else is a mistake, also
+// what is a flag of serve.
 func (p *parser) readDaemonSettings(top member) {
 	all, ok := p.knownMembers(top.value, top.label)
 	if !ok {

@@ -39,7 +39,7 @@ type Options struct {
 	Addresses []string
 
 	Observer *observe.Observer // tells what passes and what happens
-	Recorder *trace.Recorder   // makes records of what passes
+	Recorder *trace.Recorder   // makes records of what passes, also for others than the Inspector
 	Ring     *trace.Ring       // holds the latest records; the Inspector has the Recorder fill it while somebody looks
 
 	// Servers returns the configured servers, with their state now.

@@ -227,7 +227,8 @@ func openAddr(addr string, o Options) (*Listener, error) {
 // wsaeaddrinuse is what Windows calls EADDRINUSE.
 const wsaeaddrinuse = syscall.Errno(10048)
 
-// explainListenErr returns the error of listening on a TCP address, with advice instead of the names of system calls where there is any.
+// explainListenErr returns the error of listening on a TCP address. It says what to do, without the names of system calls, where the port is in
+// use or needs a privilege, or the address is not of this machine; another error is returned as it is.
 func explainListenErr(err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE), runtime.GOOS == "windows" && errors.Is(err, wsaeaddrinuse):

@@ -84,7 +84,8 @@ func checkPath(path string) error {
 	return nil
 }
 
-// explainUnixErr returns the error of making a Unix socket, with advice instead of the names of system calls where there is any.
+// explainUnixErr returns the error of making a Unix socket. It says what to do, without the names of system calls, where something is at the
+// path, there is no directory, or this user may make no file in it; another error is returned as it is.
 func explainUnixErr(err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):

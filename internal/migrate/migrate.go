@@ -105,7 +105,7 @@ func AdviceFor(argv []string) (program string, a Advice, ok bool) {
 	return program, a, true
 }
 
-// FlagNames returns the names of all flags that FlagAdvice knows.
+// FlagNames returns the names of all flags that FlagAdvice knows, without dashes in front, for tests.
 func FlagNames() []string {
 	names := make([]string, len(peerFlags))
 	for i, f := range peerFlags {

@@ -60,7 +60,7 @@ type parser struct {
 	tail     []byte // value of the member "tail", as JSON
 }
 
-// fail notes that the member with this key is not as it should be.
+// fail notes in err that the member with this key is not as it should be, unless err has an earlier fault. The caller goes on.
 func (p *parser) fail(key string) {
 	if p.err == nil {
 		p.err = fmt.Errorf("%w: its member %.40q is not as it should be", ErrNotRecord, key)
@@ -261,7 +261,7 @@ func (p *parser) header(m jsonrpc.Member) http.Header {
 	return h
 }
 
-// uint reads a member that is a whole number, and not below 0, into to.
+// uint reads a member that is a whole number, and not below 0, into to; any other is a fault (fail).
 func (p *parser) uint(to *uint64, m jsonrpc.Member) {
 	n, err := strconv.ParseUint(string(m.Value), 10, 64)
 	if err != nil {
@@ -270,7 +270,7 @@ func (p *parser) uint(to *uint64, m jsonrpc.Member) {
 	*to = n
 }
 
-// int64 reads a member that is a whole number into to.
+// int64 reads a member that is a whole number into to; any other is a fault (fail).
 func (p *parser) int64(to *int64, m jsonrpc.Member) {
 	n, err := strconv.ParseInt(string(m.Value), 10, 64)
 	if err != nil {
@@ -279,7 +279,7 @@ func (p *parser) int64(to *int64, m jsonrpc.Member) {
 	*to = n
 }
 
-// int reads a member that is a whole number into to.
+// int reads a member that is a whole number into to; any other is a fault (fail).
 func (p *parser) int(to *int, m jsonrpc.Member) {
 	n, err := strconv.Atoi(string(m.Value))
 	if err != nil {
@@ -288,21 +288,21 @@ func (p *parser) int(to *int, m jsonrpc.Member) {
 	*to = n
 }
 
-// count reads a member that is a whole number, and not below 0, into to.
+// count reads a member that is a whole number, and not below 0, into to; any other is a fault (fail).
 func (p *parser) count(to *int, m jsonrpc.Member) {
 	if p.int(to, m); *to < 0 {
 		p.fail(m.Key)
 	}
 }
 
-// bytesOf reads a member that is a number of bytes into to.
+// bytesOf reads a member that is a number of bytes into to; any other is a fault (fail).
 func (p *parser) bytesOf(to *int64, m jsonrpc.Member) {
 	if p.int64(to, m); *to < 0 {
 		p.fail(m.Key)
 	}
 }
 
-// micros reads a member that is a number of microseconds into to.
+// micros reads a member that is a number of microseconds into to; any other is a fault (fail).
 func (p *parser) micros(to *time.Duration, m jsonrpc.Member) {
 	var n int64
 	p.int64(&n, m)

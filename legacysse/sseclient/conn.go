@@ -36,7 +36,7 @@ type conn struct {
 
 	requestSlots remoteconn.Slots // a slot for each request that has a goroutine
 	oneWaySlots  remoteconn.Slots // a slot for each notification or response that has a goroutine
-	sendSlot     remoteconn.Slots // a lock, with one slot: who has it may send the next message
+	sendSlot     remoteconn.Slots // a lock, with one slot: who has it may send the next message. Send holds it until awaitSent has returned
 	refusing     sync.WaitGroup   // requests that are being refused: from admit until the error response is queued
 
 	ledger      remoteconn.Ledger[*call, *session] // the requests in progress; its lock guards state, too

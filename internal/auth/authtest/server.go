@@ -64,8 +64,8 @@ func (s *Server) HoldAuthorization() (approve func()) {
 	return func() { close(s.authorizeGate) }
 }
 
-// HoldRegistration makes registrations wait until refuse is called, and then fail. For each that waits something can be
-// received from registering.
+// HoldRegistration makes registrations wait until refuse is called, and then fail, as do all later ones. For each that
+// waits something can be received from registering. Call it before the first registration.
 func (s *Server) HoldRegistration() (registering <-chan struct{}, refuse func()) {
 	s.registerStarted, s.registerRelease = make(chan struct{}), make(chan struct{})
 	return s.registerStarted, func() { close(s.registerRelease) }

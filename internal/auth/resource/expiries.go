@@ -10,7 +10,7 @@ import (
 
 // When streams end.
 const (
-	expiryStep        = 15 * time.Second // the times at which contexts end are rounded up to a multiple of this
+	expiryStep        = 15 * time.Second // contexts end at a multiple of this, rounded up from maxClockSkew after the end of the token; so tokens can share them
 	assumedLifetime   = time.Hour        // how long a token counts as valid, for contextUntil, that does not say when it expires
 	maxStreamLifetime = 24 * time.Hour   // the longest time until the context of a token ends, however long the token is valid: its client can resume a stream
 )

@@ -38,7 +38,8 @@ type Identity struct {
 	Params   map[string][]string // what the user adds to the authorization request, by name
 }
 
-// Key returns the name of the credential with this Identity. It is the same in every version of this program.
+// Key returns the name of the credential with this Identity. It is the same in every version of this program. The error is that
+// of [CanonicalURL].
 func (i Identity) Key() (Key, error) {
 	server, err := CanonicalURL(i.Server)
 	if err != nil {

@@ -62,7 +62,7 @@ func (s *session) hasCapability(capability string) bool {
 	return ok
 }
 
-// checkIDs sends requests with several ids, and adds C9 where the server does not answer under the id that it was asked with.
+// checkIDs sends requests with several ids, and adds C9 for each that the server does not answer, or answers under another id.
 func (s *session) checkIDs(ctx context.Context) {
 	method := "ping"
 	if s.isModern {

@@ -52,12 +52,12 @@ func (f *Fallback) Dial(ctx context.Context) (bridge.Conn, error) {
 	return c, nil
 }
 
-// maxSentSince is how many messages, with initialize, may be sent before initialize is answered; then Send
+// maxToResend is how many messages, with initialize, may be sent before initialize is answered; then Send
 // waits.
-const maxSentSince = 1000
+const maxToResend = 1000
 
-// A fallbackConn is a Conn that may be replaced (conn) until initialize is answered. Until then, what is sent
-// is kept, to be sent again.
+// A fallbackConn has a Conn of Fallback.Legacy (conn) until initialize is answered; then one of Fallback.Modern
+// may replace it. Until then, what is sent is kept, to be sent again to that one.
 //
 // What the server sends passes a sink: before the answer to initialize all but responses is handed on, the
 // answer decides, and everything after it is handed on. mu is not held across calls of a Conn.
@@ -66,14 +66,14 @@ type fallbackConn struct {
 	clientCtx context.Context    // the ctx of Dial, which says who the client is
 	ctx       context.Context    // done at Close
 	cancel    context.CancelFunc // ends ctx
-	wg        sync.WaitGroup     // the goroutine that sends sentSince again
+	wg        sync.WaitGroup     // the goroutine that sends toResend
 
 	mu           sync.Mutex        // guards the fields below, up to decided
 	conn         bridge.Conn       // the Conn to the server; once decided is closed, it stays, and may be read without mu
 	closed       bool              // Close was called
 	initializeID jsonrpc.ID        // the id of the client's initialize; zero: it was not sent yet
-	sentSince    []jsonrpc.Message // initialize and what was sent after it, until it is decided
-	resending    bool              // sentSince is being sent to the Conn that has replaced the first one, so Send waits
+	toResend     []jsonrpc.Message // initialize and what was sent after it: it is sent again if a Conn of Modern replaces conn; nil once that is decided
+	resending    bool              // toResend is being sent to the Conn of Modern that has replaced the first one, so Send waits
 	decided      chan struct{}     // closed when conn will not be replaced any more, and has got what was sent before
 
 	answerSeen    bool              // the answer to initialize has come; only Receive and its fallbackSink use this
@@ -90,13 +90,13 @@ func (c *fallbackConn) noteSent(m jsonrpc.Message) (conn bridge.Conn, ok bool) {
 	switch {
 	case c.isDecided():
 	case c.initializeID.IsZero() && (m.Kind() != jsonrpc.Request || m.Method() != "initialize"):
-	case c.resending || len(c.sentSince) == maxSentSince:
+	case c.resending || len(c.toResend) == maxToResend:
 		return nil, false
 	default:
 		if c.initializeID.IsZero() {
 			c.initializeID = m.ID()
 		}
-		c.sentSince = append(c.sentSince, m)
+		c.toResend = append(c.toResend, m)
 	}
 	return c.conn, true
 }
@@ -243,7 +243,7 @@ func (c *fallbackConn) handOnReady(ctx context.Context, sink bridge.Sink) error 
 func (c *fallbackConn) decide(conn bridge.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.conn, c.sentSince = conn, nil
+	c.conn, c.toResend = conn, nil
 	close(c.decided)
 }
 
@@ -336,7 +336,7 @@ func (c *fallbackConn) switchTo(other bridge.Conn) bool {
 	}
 	defer c.mu.Unlock()
 	c.conn = other
-	sent := c.sentSince
+	sent := c.toResend
 	c.resending = true
 	c.wg.Go(func() {
 		for _, m := range sent {

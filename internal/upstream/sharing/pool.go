@@ -55,7 +55,7 @@ type Options struct {
 	ParkTimeout time.Duration // how long an Exclusive server is kept without clients, while calls in it wait for them
 
 	// IsolateCrashes says that a principal whose calls end the server that all share (the zero Key) gets one of
-	// its own for a while (see IsIsolated).
+	// its own for isolationTime; crashIsolation.noteCrash says which principals those are.
 	IsolateCrashes bool
 
 	// Dropped is told of messages that reached nobody, and why. nil: nobody is.
@@ -115,7 +115,7 @@ func (p *Pool) ByID(id string) *Server {
 	return p.serversByID[id]
 }
 
-// Servers returns the servers that clients can join now, in no order.
+// Servers returns the servers that clients can join now, in no order. Those that are still being made (starting) are not among them.
 func (p *Pool) Servers() []*Server {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -40,7 +40,7 @@ type toolKey struct {
 // toolHistory is how many input requests calls of one tool cause.
 type toolHistory struct {
 	expectedRequests int  // how many input requests a call is expected to cause at most
-	hasEndedCall     bool // a call has ended; before, any number of input requests is expected
+	hasEndedCall     bool // a call has ended; before, any number of input requests is possible (MightAsk)
 	endedCalls       int  // how many calls have ended since expectedRequests was raised last, up to sureAfterCalls
 	callsWithFewer   int  // how many calls in a row, the last ones, have caused less than expectedRequests
 	mostAsked        int  // the most input requests that one of the last callsWithFewer calls has caused

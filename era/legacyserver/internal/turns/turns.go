@@ -128,7 +128,8 @@ func (t *Turns[C]) willAsk(a *Asker[C]) bool {
 }
 
 // MustWait gives a call the turn if it needs one. True: another call has the turn; this call
-// waits, and proceed is called in time. False: the call can go on now.
+// waits, and proceed is called when it has the turn, or needs none any more, or after waitTimeoutKnown at the
+// latest. False: the call can go on now.
 func (t *Turns[C]) MustWait(now time.Time, a *Asker[C]) bool {
 	switch {
 	case !t.MightAsk(a) || t.holder == a:
