@@ -45,9 +45,6 @@ var errHungUp = errors.New("the server has taken nothing for minutes after the e
 // message.
 const stallCheckInterval = time.Second
 
-// goneStallTimeout and eofStallTimeout are how long a Sink may take nothing, once the peer is
-// gone, and once it has sent its last but may still read: the receiver may only be
-// busy, or still starting.
 const (
 	// for how long the Sink may take nothing once the peer is gone: the receiver may only be busy, or still starting
 	goneStallTimeout = 10 * time.Second

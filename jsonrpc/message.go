@@ -47,8 +47,8 @@ type Message struct {
 
 	ident   ID           // the message's id (after WithID: the new one); zero: it has none
 	joined  *joinedBytes // where Bytes keeps the joined bytes of a long message with spliceID; nil: of any other message
-	related ID           // what Related returns; not in the bytes
-	mark    *Mark        // what Mark returns; not in the bytes
+	related ID           // the request on whose stream the message came; NullID: none; zero: the transport cannot know; not in the bytes (see Related)
+	mark    *Mark        // where the message comes from, for observers; nil: nobody observes it, or the bridge has made it; not in the bytes
 }
 
 // A Mark says where a message comes from, for those who observe what passes. A message that was made by changing

@@ -203,7 +203,8 @@ func newSocketConn(nc net.Conn, opts Options) *socketConn {
 	return c
 }
 
-// Receive implements bridge.Conn. A peer that has hung up is noticed while sink waits.
+// Receive implements bridge.Conn. If the peer is a client and the system can tell that it has hung up, Receive also ends when
+// sink goes on taking nothing after that (bridge.StallWatch). What a server has sent waits for sink as long as it takes.
 func (c *socketConn) Receive(ctx context.Context, sink bridge.Sink) error {
 	hungUp := c.peerHungUp()
 	return c.receive(ctx, sink, hungUp, func(_ context.Context, err error) error {

@@ -38,7 +38,7 @@ type exchange struct {
 	ctx        context.Context         // done when nothing can be sent any more, or the Handler is being closed: its cause tells which
 	cancel     context.CancelCauseFunc // ends ctx
 	handlerCtx identity.PartyContext   // the ctx of the bridge.Handler: ctx, and the party
-	party      atomic.Pointer[string]  // what Party returns; nil: nobody has asked for it
+	party      atomic.Pointer[string]  // the party of the client; nil: Party was not called, which finds it out
 	id         jsonrpc.ID              // of the request
 	method     string                  // of the request
 

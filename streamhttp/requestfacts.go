@@ -17,7 +17,7 @@ import (
 type requestFacts struct {
 	meta           era.Meta // what its _meta says
 	name           []byte   // the name of the tool or prompt, the URI of the resource, or the taskId, raw; nil: it names nothing
-	arguments      []byte   // the arguments of a tool's call, raw; nil: none
+	arguments      []byte   // params.arguments of any request, raw, so of tools/call and prompts/get; nil: none
 	requestState   []byte   // requestState, raw; nil: none
 	inputResponses []byte   // inputResponses, raw; nil: none
 	duplicateKey   string   // a key in params or _meta, of those that are read here, that stands twice, so that two readers could differ about it; "": none does

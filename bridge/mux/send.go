@@ -65,7 +65,7 @@ func (x *Mux) submit(ctx context.Context, c *conn, call *call, m jsonrpc.Message
 type outItem struct {
 	call    *call           // the call of a request; nil: it is a notification
 	m       jsonrpc.Message // the message, as the client has sent it
-	written chan struct{}   // closed when the message was written or need not be; nil: nobody waits for that
+	written chan struct{}   // closed when the writer is done with the message, written or not; not closed if the server ends before that (see allAnswered); nil: nobody waits for it
 }
 
 // writeDirectly writes a message in the caller's goroutine, if nobody writes, nothing waits to be written, and the

@@ -29,7 +29,7 @@ type connectFlags struct {
 	inspect inspectFlags
 
 	logFile  string // --log-file: the file of the log; "": the log goes to stderr
-	isRecord bool   // the command is record, not connect
+	isRecord bool   // the command is record, whose first argument is the file to write; false: it is connect
 
 	set *pflag.FlagSet // the set of all these flags; made by parse
 }

@@ -29,7 +29,7 @@ type daemon struct {
 	flags        *serveFlags // the flags of the command line
 	env          environment // what the run may touch of its process
 	log          hclog.Logger
-	observer     *observe.Observer       // is told what passes through all servers
+	observer     *observe.Observer       // is told what passes through all servers, and tells its Watchers
 	tracing      *tracing                // takes secrets out of what observer tells, and writes it down if there is a --trace or --record
 	fail         context.CancelCauseFunc // ends the run with an error; with nil, without one
 	guard        access.Policy           // who may come in, at every path

@@ -46,7 +46,7 @@ func (f *inspectFlags) check() error {
 type inspectedRun struct {
 	name         string                                  // what the run is called: its command, such as "serve"
 	addresses    []string                                // at which clients reach it
-	observer     *observe.Observer                       // tells what passes through the run
+	observer     *observe.Observer                       // what is watched: it tells its Watchers what passes through the run
 	recorder     *trace.Recorder                         // makes records of what passes, for those who look and for the file of --trace or --record
 	servers      func() []inspect.Server                 // returns the state of the servers now
 	restart      func(server string) error               // restarts a server; nil: that cannot be done

@@ -168,7 +168,8 @@ type protection struct {
 	httpClients         []*http.Client         // for requests to issuers and to the introspection endpoint
 }
 
-// noServerResources is what is protected where there is no server: nothing that a token could be for.
+// noServerResources are the resource.Options.Resources while there is no server. No endpoint has the path in it, so no token is
+// for it. An empty list would not do: it stands for the public URL itself, with all paths.
 var noServerResources = []resource.Resource{{Paths: []string{"/servers"}}}
 
 // newProtection returns what verifies access tokens; nil if the flags accept none. staticTokens are those of --token-file; caFile

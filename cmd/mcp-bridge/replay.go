@@ -21,22 +21,22 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/stdio"
 )
 
-// recordingFlags say what is read of a recording.
-type recordingFlags struct {
+// replayInputFlags are those flags of replay, with --serve and without, that say what it reads of its input, a recording.
+type replayInputFlags struct {
 	session       string // --session: which session of the recording; "": the first one
-	hop           string // --hop: down for the messages between clients and the bridge, up for those between the bridge and servers
+	hop           string // --hop: which messages of the recording are played: "down", those between clients and the bridge, or "up", those between the bridge and servers
 	allowRedacted bool   // --allow-redacted: use a recording although secrets were taken out of it
 }
 
-// register adds the flags of recordingFlags to fs, and gives the fields their defaults.
-func (f *recordingFlags) register(fs *pflag.FlagSet) {
+// register adds the flags of replayInputFlags to fs, and gives the fields their defaults.
+func (f *replayInputFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.session, "session", "", "")
 	fs.StringVar(&f.hop, "hop", "down", "")
 	fs.BoolVar(&f.allowRedacted, "allow-redacted", false, "")
 }
 
 // load reads the recording in a file, and logs the faults with which it can still be used.
-func (f *recordingFlags) load(file string, log hclog.Logger) (*replay.Recording, error) {
+func (f *replayInputFlags) load(file string, log hclog.Logger) (*replay.Recording, error) {
 	if f.hop != "down" && f.hop != "up" {
 		return nil, usagef("--hop %q: use down or up", f.hop)
 	}
@@ -75,7 +75,7 @@ type replayFlags struct {
 	log       logFlags
 	target    targetFlags
 	limits    limitFlags
-	recording recordingFlags
+	recording replayInputFlags
 
 	ignore []string      // --ignore: what may differ from the recorded answers
 	wait   time.Duration // --wait: how much longer than in the recording to wait for the server
@@ -227,7 +227,7 @@ func (f *replayFlags) play(ctx context.Context, rec *replay.Recording, to target
 // replayServeFlags are the flags of replay --serve.
 type replayServeFlags struct {
 	serveFlags
-	recording    recordingFlags
+	recording    replayInputFlags
 	serve        bool // --serve: replayCommand looks for the flag among the arguments; nothing reads this field
 	mustMatchAll bool // --strict: the run fails unless all that is recorded was asked, and nothing else
 	stdio        bool // --stdio: the client is at our stdin and stdout, as with connect

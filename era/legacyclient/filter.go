@@ -69,7 +69,7 @@ type filter struct {
 // Start implements era.Filter. It does nothing: the client's initialize begins the session.
 func (f *filter) Start(time.Time, *era.Out) {}
 
-// FromClient implements era.Filter.
+// FromClient implements era.Filter: a legacy client's message is answered, or made one that the modern server understands.
 func (f *filter) FromClient(now time.Time, m jsonrpc.Message, out *era.Out) {
 	switch m.Kind() {
 	case jsonrpc.Request:
@@ -165,7 +165,8 @@ func (f *filter) handleClientNotification(now time.Time, m jsonrpc.Message, out 
 	}
 }
 
-// FromServer implements era.Filter.
+// FromServer implements era.Filter: a modern server's message is made one that the legacy client understands, or is for the
+// bridge itself.
 func (f *filter) FromServer(now time.Time, m jsonrpc.Message, out *era.Out) {
 	switch m.Kind() {
 	case jsonrpc.Response:
@@ -276,7 +277,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// Tick implements era.Filter.
+// Tick implements era.Filter: it goes on with calls and with the listen where that is due.
 func (f *filter) Tick(now time.Time, out *era.Out) {
 	f.inputs.tick(now, out)
 	f.listen.tick(now, out)

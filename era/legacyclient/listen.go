@@ -144,7 +144,8 @@ func listenIDOf(m jsonrpc.Message) jsonrpc.ID {
 }
 
 // handleAcknowledged takes the server's acknowledgement of a listen, which says what the server
-// grants. The listen before it is closed.
+// grants. The listen before it is closed. Clients that wait for a subscription are answered, and told of changes
+// that may have been missed (needsResync).
 func (l *listener) handleAcknowledged(now time.Time, m jsonrpc.Message, out *era.Out) {
 	if l.unacknowledged == nil || !l.unacknowledged.id.Equivalent(listenIDOf(m)) {
 		out.Drop(m, "it acknowledges no listen that waits for it")

@@ -120,7 +120,7 @@ func (f *Filter) HasFailed() bool { return f.handshake.failed.Load() }
 // Start sends initialize.
 func (f *Filter) Start(now time.Time, out *era.Out) { f.handshake.start(now, out) }
 
-// FromClient implements era.Filter.
+// FromClient implements era.Filter: a modern client's request is answered, or made one that the legacy server understands.
 func (f *Filter) FromClient(now time.Time, m jsonrpc.Message, out *era.Out) {
 	switch m.Kind() {
 	case jsonrpc.Request:
@@ -194,7 +194,8 @@ func (f *Filter) handleCancelled(now time.Time, m jsonrpc.Message, out *era.Out)
 	}
 }
 
-// FromServer implements era.Filter.
+// FromServer implements era.Filter: a legacy server's response or notification goes to the clients that it is for, and its
+// request is parked until a client has the answer.
 func (f *Filter) FromServer(now time.Time, m jsonrpc.Message, out *era.Out) {
 	switch m.Kind() {
 	case jsonrpc.Request:
@@ -241,10 +242,10 @@ func (f *Filter) handleNotification(now time.Time, m jsonrpc.Message, out *era.O
 	}
 }
 
-// Due implements era.Filter.
+// Due implements era.Filter: it returns when the next of the timers fires.
 func (f *Filter) Due() time.Time { return f.timers.Next() }
 
-// Tick implements era.Filter.
+// Tick implements era.Filter: it fires the timers that are due.
 func (f *Filter) Tick(now time.Time, out *era.Out) { f.timers.FireDue(now, out) }
 
 // ServerEnded answers every call with -32603 and data.reason "server_ended". It

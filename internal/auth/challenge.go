@@ -234,7 +234,8 @@ func (s *challengeScanner) readToken68() string {
 }
 
 // readParam reads a parameter of a challenge, name=value or name="value". ok is false where none stands; what
-// was read then is for the caller to read again. A fault: a value is missing or breaks the rules.
+// was read then is for the caller to read again. A fault: there is one (ok is true), and its value is missing or
+// breaks the rules.
 func (s *challengeScanner) readParam() (p Param, ok bool, fault *ChallengeError) {
 	p.Name = s.takeWhile(isTokenChar)
 	s.skipSpace()

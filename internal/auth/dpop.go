@@ -24,7 +24,7 @@ func NewDPoPKey() (*ecdsa.PrivateKey, error) { return ecdsa.GenerateKey(elliptic
 // It may be used concurrently.
 type Prover struct {
 	signer     jose.Signer      // signs with the key, and puts the public key into each proof
-	thumbprint string           // what Thumbprint returns
+	thumbprint string           // the thumbprint of the key: "jkt" of tokens that are bound to it
 	now        func() time.Time // the clock of proofs
 
 	mu     sync.Mutex        // guards nonces

@@ -136,8 +136,9 @@ func (c *EndpointCaller) RequestToken(ctx context.Context, server ServerMetadata
 const maxTokenBytes = 64 << 10
 
 // parseToken reads the successful answer of a token endpoint. dpop: the request had a proof, so a DPoP token
-// may come. A lifetime that makes no sense counts as 0, since the answer may have a refresh token that
-// replaces another.
+// may come. Bearer tokens always may, which an absent type counts as, and so may "N_A" of a token exchange that gave
+// no access token; any other type is an error. A lifetime that makes no sense counts as 0, since the answer may
+// have a refresh token that replaces another.
 func (c *EndpointCaller) parseToken(f strictjson.Fields, dpop bool) (Token, error) {
 	r := strictjson.NewReader(f)
 	t := Token{

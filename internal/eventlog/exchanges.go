@@ -16,14 +16,14 @@ type exchangeWatcher struct {
 	sanitize func(text string) string // Log.sanitized
 }
 
-// Event implements observe.Watcher.
+// Event implements observe.Watcher: it writes the line of a request that will not be answered.
 func (x *exchangeWatcher) Event(e observe.Event) {
 	if e, ok := e.(observe.Unanswered); ok && e.Hop == observe.Downstream && e.Call != nil && !e.Cancelled {
 		x.logExchange(e.Session, e.Call, time.Since(e.Call.Began()), "status", "no answer")
 	}
 }
 
-// Message implements observe.Watcher.
+// Message implements observe.Watcher: it writes the line of a request that was answered or cancelled by this message.
 func (x *exchangeWatcher) Message(p *observe.Passed) {
 	if p.Hop != observe.Downstream || p.Call == nil {
 		return

@@ -138,7 +138,7 @@ func (l *Log) watchMessages(on bool) {
 	}
 }
 
-// Event implements observe.EventWatcher.
+// Event implements observe.EventWatcher: it writes the line of an event. Refusals, drops, notes and stderr beyond a rate get none: the limiters count them.
 func (l *Log) Event(e observe.Event) {
 	switch e := e.(type) {
 	case observe.SessionOpened:

@@ -38,7 +38,7 @@ type Options struct {
 	// Addresses are those at which clients reach the bridge; nil: its client has started it.
 	Addresses []string
 
-	Observer *observe.Observer // tells what passes and what happens
+	Observer *observe.Observer // what is watched: it tells its Watchers what passes and what happens
 	Recorder *trace.Recorder   // makes records of what passes, also for others than the Inspector
 	Ring     *trace.Ring       // holds the latest records; the Inspector has the Recorder fill it while somebody looks
 

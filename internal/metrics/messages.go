@@ -35,7 +35,7 @@ type cachedCalls struct {
 	histogram *histogram
 }
 
-// Message implements observe.Watcher.
+// Message implements observe.Watcher: it counts a message that passes, and how long it was in the bridge and, at its response, the call has taken.
 func (m *Metrics) Message(p *observe.Passed) {
 	kind := p.Message.Kind()
 	s := m.forServer(p.Session.Server)

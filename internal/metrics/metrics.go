@@ -149,7 +149,7 @@ func (m *Metrics) Watch(o *observe.Observer) (stop func()) {
 	return o.WatchFor(m, observe.Needs{Names: m.toolLabels != nil})
 }
 
-// Event implements observe.Watcher.
+// Event implements observe.Watcher: it counts what events tell of sessions, processes, refusals and other things beside messages.
 func (m *Metrics) Event(e observe.Event) {
 	switch e := e.(type) {
 	case observe.SessionOpened:

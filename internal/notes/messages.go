@@ -39,8 +39,8 @@ type (
 	cursorKey       struct{} // of the cursor, as JSON, in the Call of a list
 )
 
-// Message implements observe.Watcher. It looks only at the server's end: what a client does wrong is refused, and Watchers are
-// told of the refusal.
+// Message implements observe.Watcher: it looks in a message for faults, as Event does in an event. It looks only at the server's end: what
+// a client does wrong is refused, and Watchers are told of the refusal.
 func (w *watcher) Message(p *observe.Passed) {
 	if p.Hop != observe.Upstream {
 		return

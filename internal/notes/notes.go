@@ -32,7 +32,7 @@ func Watch(o *observe.Observer) (stop func()) {
 
 // watcher is an observe.Watcher. It never waits.
 type watcher struct {
-	observer *observe.Observer
+	observer *observe.Observer // what is watched, and what is told of the Notes
 
 	mu         sync.Mutex
 	reported   map[faultKey]time.Time // when each fault was told of last
@@ -67,7 +67,8 @@ func (w *watcher) note(server string, s *observe.Session, f doctor.Fault, eviden
 	}
 }
 
-// Event implements observe.Watcher.
+// Event implements observe.Watcher: it looks in an event for faults of package doctor, and tells the observer of each, as an
+// observe.Note.
 func (w *watcher) Event(e observe.Event) {
 	switch e := e.(type) {
 	case observe.Noise:

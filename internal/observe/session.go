@@ -37,7 +37,7 @@ type Session struct {
 
 	stop context.CancelCauseFunc // nil: no session of a client
 
-	watcherValues watcherValues // of Watchers
+	watcherValues watcherValues // what Watchers keep with the session (WatcherValue); has a lock of its own
 
 	clientKnown     atomic.Bool  // the client has said who it is, or there is nothing more to look for
 	pid             atomic.Int64 // see PID

@@ -442,7 +442,8 @@ const maxExtraMessages = 1000
 // its requests and pings are answered.
 const maxUnrecordedMessages = 10 * maxExtraMessages
 
-// errTooManyUnrecorded is why nothing more is received after maxUnrecordedMessages.
+// errTooManyUnrecorded is the player.receiveErr after maxUnrecordedMessages: the server counts as ended, and what it still
+// sends is thrown away.
 var errTooManyUnrecorded = fmt.Errorf("it has sent more than %d messages that the recording does not have", maxUnrecordedMessages)
 
 // takeMessage takes a message of the server: a response is the answer to its call, and others become arrivals. A ping, and a

@@ -11,7 +11,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Message implements observe.Watcher.
+// Message implements observe.Watcher: a request that was received adds its span to the open ones, its response ends
+// the span, and a notification becomes an event in it or marks it as cancelled.
 func (s *Spans) Message(p *observe.Passed) {
 	switch p.Message.Kind() {
 	case jsonrpc.Request:
@@ -37,7 +38,8 @@ func (s *Spans) addServerSpan(p *observe.Passed) {
 	}
 }
 
-// Event implements observe.Watcher.
+// Event implements observe.Watcher: it ends the span of a request that will not be answered, and adds the resumption of a stream
+// to the open spans.
 func (s *Spans) Event(e observe.Event) {
 	switch e := e.(type) {
 	case observe.Unanswered:

@@ -29,7 +29,7 @@ type Sink interface {
 // hands their lines to Sinks. While it has none, it does not watch. Its methods may be called
 // concurrently.
 type Recorder struct {
-	observer     *observe.Observer               // tells what happens
+	observer     *observe.Observer               // what the Recorder watches: it tells the Recorder what passes and what happens, and numbers the records
 	redactor     atomic.Pointer[redact.Redactor] // takes the secrets out of the trace
 	textRedactor atomic.Pointer[redact.Redactor] // takes the secrets out for RedactText; nil: redactor does; see SetTextRedactor
 

@@ -35,7 +35,7 @@ type conn struct {
 
 	requestSlots remoteconn.Slots // a slot for each request that has a goroutine
 	oneWaySlots  remoteconn.Slots // a slot for each notification or response that has a goroutine
-	refusing     sync.WaitGroup   // requests that are being refused: from tryAdmit until refuse has queued the error response
+	refusing     sync.WaitGroup   // requests that are being refused: from tryAdmit until refuse has queued the error response; giveUp waits for them before it ends the Conn
 
 	ledger remoteconn.Ledger[*call, *session] // the requests in progress; its lock guards the state, too
 	state  state                              // the session, and the order of messages

@@ -309,7 +309,7 @@ func (c *modernConn) deliverNotification(call *modernCall, m jsonrpc.Message) {
 }
 
 // deleteSession ends a session that a server of an older revision has made of
-// a request. Nothing depends on the answer.
+// a request, and waits for the answer, for deleteTimeout at most. Nothing depends on it.
 func (c *modernConn) deleteSession(session string) {
 	ctx, cancel := context.WithTimeout(httpdial.Unattended(c.Context()), deleteTimeout)
 	defer cancel()

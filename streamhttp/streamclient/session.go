@@ -250,8 +250,8 @@ func (n *renewer) repairLoop(r *repair) {
 	}
 }
 
-// pause waits for the time of the next attempt, or for retryNow; false: the client or Close has
-// stopped the repair.
+// pause waits until the next attempt to get a session is due (repair.wait), or until retryNow; false: the client or
+// Close has stopped the repair.
 func (n *renewer) pause(r *repair) bool {
 	httpdial.Pause(r.ctx, r.retryNow, r.wait)
 	return r.ctx.Err() == nil

@@ -23,7 +23,7 @@ type learnedSecrets struct {
 
 // learnedSet are the values of learnedSecrets at one time. It is immutable.
 type learnedSet struct {
-	values       [][]byte   // the values themselves
+	values       [][]byte   // the values, decoded from JSON; at most maxLearnedValues
 	prefilter    *prefilter // finds out that none of values stands in a text
 	hasEscapable bool       // one of values has a character for which isEscapable holds
 }

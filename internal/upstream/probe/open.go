@@ -124,7 +124,8 @@ func (o *openAttempt) ask(ctx context.Context, wait time.Duration) error {
 	return nil
 }
 
-// tellsEra reports whether the answers tell the server's era.
+// tellsEra reports whether the answers tell the server's era: there is one to initialize, even an error, or that to
+// server/discover is a modern server's.
 func (o *openAttempt) tellsEra() bool {
 	return o.initialized.Kind() != jsonrpc.Invalid || AnswersModern(o.discovered)
 }

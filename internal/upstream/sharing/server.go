@@ -21,7 +21,7 @@ type Server struct {
 	expiry lazytimer.Timer // calls expire
 	mux    *mux.Mux        // gives each member a Conn to the one process
 	parked func() bool     // reports whether calls in the server wait for their clients (Options.Connect)
-	id     string          // what ID returns
+	id     string          // the number, as text, that ID returns; "": no client can join the Server yet
 
 	registered bool           // addLocked was called, so that clients can join it, or could; under Pool.mu
 	members    int            // how many clients have joined and not left; under Pool.mu
