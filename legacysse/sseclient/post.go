@@ -133,12 +133,13 @@ func (c *conn) failInitialize(call *call) {
 
 // Header values shared by all requests.
 var (
-	acceptAny   = []string{"*/*"}         // the Accept header of a POST
+	acceptAny   = []string{"*/*"}         // the Accept header of a POST: servers reply with text such as "Accepted", or with the answer in JSON (readBodyAnswer)
 	acceptSSE   = []string{wire.TypeSSE}  // the Accept header of the GET
 	contentType = []string{wire.TypeJSON} // the Content-Type of a POST
 )
 
-// post sends the message to the endpoint of its session. Any status 2xx is a success (SS7).
+// post sends the message to the endpoint of its session. Any status 2xx is a success (SS7). The answer to a
+// request may be in the body, in JSON; otherwise it comes on the event stream.
 func (c *conn) post(call *call) *httpdial.Fault {
 	ctx := httptrace.WithClientTrace(call.postCtx, &httptrace.ClientTrace{
 		WroteRequest: func(httptrace.WroteRequestInfo) { call.setWritten() },

@@ -10,10 +10,10 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// Waits between two tries for a lock.
+// Waits between two tries for a lock, on average: each is drawn from half to one and a half of it.
 const (
 	minLockPoll = time.Millisecond      // the wait after the first try for a lock; the wait after each further try is twice as long
-	maxLockPoll = 50 * time.Millisecond // the longest wait between two tries for a lock
+	maxLockPoll = 50 * time.Millisecond // at which the wait between two tries for a lock stops growing
 )
 
 // lock takes the kernel lock of the file with this name in the subfolder kind, and waits for it as long as
