@@ -280,7 +280,7 @@ func (b *bench) measureConnect() error {
 // measureStart is the time from starting the process to the first connection it accepts.
 func (b *bench) measureStart() error {
 	var ready []time.Duration
-	for range 5 * b.rounds {
+	for range 20 * b.rounds {
 		begin := time.Now()
 		p, _, err := startBridge(b.binary, b.socket(), childArgs("stdio")...)
 		if err != nil {
