@@ -30,20 +30,24 @@ func (o *Observer) serveHTTP(h http.Handler, w http.ResponseWriter, r *http.Requ
 		e.Server, e.RemoteAddr = o.Describe(r)
 	}
 	e.body = countedBody{r.Body, &e.RequestBytes}
-	r.Body = &e.body // as http.MaxBytesReader is used; a copy of the request would cost as much as a message
+	// net/http looks at the Body of r itself before it replies: where it knows the Body, a client that has much to send, or waits to be
+	// told to send, gets its reply at once; otherwise it waits for what the client sends first.
+	e.request = *r
+	e.request.Body = &e.body
 	defer e.end(r)
-	h.ServeHTTP(e, r)
+	h.ServeHTTP(e, &e.request)
 }
 
 // exchange is an HTTP exchange in progress, and the http.ResponseWriter that the Handler gets. It has no other methods than
-// those of that interface, and Unwrap for an http.ResponseController. Its body is a field and no pointer, because
+// those of that interface, and Unwrap for an http.ResponseController. Its request and body are fields and no pointers, because
 // each allocation costs time.
 type exchange struct {
 	http.ResponseWriter
 	o *Observer
 	Exchange
-	origin *SessionOrigin // of the session that it belongs to; nil: not known
-	body   countedBody
+	origin  *SessionOrigin // of the session that it belongs to; nil: not known
+	request http.Request   // the copy of the request that the Handler gets, whose Body is body
+	body    countedBody
 }
 
 // SetExchangeOrigin says to which session an HTTP exchange belongs. w is the ResponseWriter that the
