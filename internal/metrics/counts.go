@@ -33,7 +33,7 @@ func (h *histogram) observe(d time.Duration) {
 	h.sum.Add(int64(d))
 }
 
-// metric returns what has been counted so far. A duration that is being counted may be missing in the sum only.
+// metric returns what has been counted so far. Of a duration that is being counted meanwhile, the sum or the number may be missing.
 func (h *histogram) metric(desc *prometheus.Desc, labels ...string) prometheus.Metric {
 	buckets := make(map[float64]uint64, len(h.bounds))
 	var count uint64

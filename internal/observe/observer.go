@@ -38,7 +38,7 @@ func (d Direction) String() string { return [...]string{"", "c2s", "s2c"}[d] }
 // Passed is a message that has passed one end of the bridge: one that was received from the
 // client (Downstream, ToServer) or the server (Upstream, ToClient), or one that was sent to either and taken.
 type Passed struct {
-	Seq          uint64 // grows in the order in which messages came or set out, so a response has a higher one than its request; has holes; 0: no Watcher needs numbers
+	Seq          uint64 // grows in the order in which messages came or set out, so a response has a higher one than its request; has holes; 0: no Watcher needed numbers when it came or set out
 	CauseSeq     uint64 // Seq of the received message that it was made of; 0: HasCause is false, or no Watcher needed numbers when that one came
 	HasCause     bool   // it was made of a received message that Watchers were told of; false: it was received, the bridge has made it, or nobody was told of that one
 	Session      *Session

@@ -168,7 +168,7 @@ func (m *recordMaker) makeEvent(d *redact.Redactor, e observe.Event, text bool) 
 		m.setMessage(&e.Message)
 		m.setServerAndSession(e.Server, e.Session)
 		m.Kind, m.Method, m.Reason = Drop, d.Name(m.Method), d.String(e.Reason)
-		if mark := e.Message.Mark(); mark != nil { // it was received: that has its own record, unless nobody was told of it (Seq is 0)
+		if mark := e.Message.Mark(); mark != nil { // it was received: that has its own record, unless it has no number (Seq is 0), because no Recorder was told of it
 			m.CauseSeq = mark.Seq
 		}
 		if text {
