@@ -250,11 +250,14 @@ func (c *conn) received(m *jsonrpc.Message) *jsonrpc.Mark {
 		}
 		source.call = new(Call)
 	}
-	mark.Seq, source.at, source.told = s.o.nextMessageSeq(), now(), true
+	source.at, source.told = now(), true
 	p := passedPool.Get().(*Passed)
-	p.Seq, p.at, p.Session, p.Hop, p.Dir, p.Message, p.Source, p.Call, p.conn = mark.Seq, source.at, s, c.hop, c.inDirection(), *m, source, source.call, c
+	p.at, p.Session, p.Hop, p.Dir, p.Message, p.Source, p.Call, p.conn = source.at, s, c.hop, c.inDirection(), *m, source, source.call, c
 	p.Stream = c.stream(p)
 	s.attachCall(p)
+	// Only now, because attachCall may have told of the request that m answers, and a Watcher has numbered that if it had no number.
+	p.Seq = s.o.nextMessageSeq()
+	mark.Seq = p.Seq
 	s.o.tellMessage(p)
 	if p.cancels() {
 		s.markCancelled(p)
