@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -15,13 +16,13 @@ type messageCount struct{ messages, bytes atomic.Uint64 }
 
 // histogram counts durations by how long they were.
 type histogram struct {
-	bounds []time.Duration // the upper bounds of all buckets but the last one, which has none; at most maxBounds
-	sum    atomic.Int64    // of all durations, in nanoseconds
-	counts [maxBounds + 1]atomic.Uint64
+	bounds  *[bucketBounds]time.Duration    // the upper bounds of all buckets but the last one, which has none, in order
+	counts  [bucketBounds + 1]atomic.Uint64 // how many durations each bucket has that the buckets before it do not have
+	seconds atomic.Uint64                   // the sum of all durations in seconds, as math.Float64bits
 }
 
-// maxBounds is how many bounds a histogram may have.
-const maxBounds = 14
+// bucketBounds is how many bounds a histogram has.
+const bucketBounds = 14
 
 // observe counts a duration.
 func (h *histogram) observe(d time.Duration) {
@@ -30,7 +31,12 @@ func (h *histogram) observe(d time.Duration) {
 		i++
 	}
 	h.counts[i].Add(1)
-	h.sum.Add(int64(d))
+	for {
+		old := h.seconds.Load()
+		if h.seconds.CompareAndSwap(old, math.Float64bits(math.Float64frombits(old)+d.Seconds())) {
+			return
+		}
+	}
 }
 
 // metric returns what has been counted so far. Of a duration that is being counted meanwhile, the sum or the number may be missing.
@@ -42,5 +48,5 @@ func (h *histogram) metric(desc *prometheus.Desc, labels ...string) prometheus.M
 		buckets[bound.Seconds()] = count
 	}
 	count += h.counts[len(h.bounds)].Load()
-	return prometheus.MustNewConstHistogram(desc, count, time.Duration(h.sum.Load()).Seconds(), buckets, labels...)
+	return prometheus.MustNewConstHistogram(desc, count, math.Float64frombits(h.seconds.Load()), buckets, labels...)
 }

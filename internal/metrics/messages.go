@@ -107,7 +107,7 @@ func (s *serverMetrics) findOrAddHistogram(k operationKey) *histogram {
 	defer s.mu.Unlock()
 	h := s.calls[k]
 	if h == nil {
-		h = &histogram{bounds: callBounds}
+		h = &histogram{bounds: &callBounds}
 		s.calls[k] = h
 	}
 	return h

@@ -69,11 +69,11 @@ type Metrics struct {
 
 // callBounds are the buckets for what takes long: requests, sessions, processes. They are what the OpenTelemetry
 // conventions for MCP recommend.
-var callBounds = []time.Duration{10 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond,
+var callBounds = [bucketBounds]time.Duration{10 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond,
 	500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute}
 
 // overheadBounds are the buckets for the time that messages are inside the bridge.
-var overheadBounds = []time.Duration{10 * time.Microsecond, 20 * time.Microsecond, 50 * time.Microsecond, 100 * time.Microsecond, 200 * time.Microsecond,
+var overheadBounds = [bucketBounds]time.Duration{10 * time.Microsecond, 20 * time.Microsecond, 50 * time.Microsecond, 100 * time.Microsecond, 200 * time.Microsecond,
 	500 * time.Microsecond, time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond,
 	500 * time.Millisecond, time.Second}
 
@@ -82,7 +82,7 @@ func New(o Options) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	m.perServer.Store(&map[string]*serverMetrics{})
 	for i := range m.overhead {
-		m.overhead[i].bounds = overheadBounds
+		m.overhead[i].bounds = &overheadBounds
 	}
 	if o.ToolLabels {
 		m.toolLabels = newNameLimiter(200)
@@ -122,7 +122,7 @@ func (m *Metrics) registerGauge(name, help string, labels ...string) *prometheus
 }
 
 func (m *Metrics) registerHistogram(name, help string, labels ...string) *prometheus.HistogramVec {
-	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: seconds(callBounds)}, labels)
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: seconds(callBounds[:])}, labels)
 	m.registry.MustRegister(v)
 	return v
 }
