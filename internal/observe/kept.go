@@ -1,78 +1,69 @@
 package observe
 
-import (
-	"sync"
-	"sync/atomic"
-)
+import "sync/atomic"
 
-// watcherValues is what Watchers keep with a Session or Call, each under a key of its own. The zero value is empty.
+// watcherValues is what Watchers keep with a Session or Call, each under a key of its own. There are few keys, and mostly none. The zero
+// value is empty. It needs no lock: a list is never changed, only replaced. Its methods may be called concurrently.
 type watcherValues struct {
-	mu         sync.Mutex
-	key, value any         // a key belongs to one Watcher; most often there is one
-	more       map[any]any // those of further Watchers
+	latest atomic.Pointer[watcherValue] // the value that was kept last; nil: there is none
 }
 
-// Set keeps a value of a Watcher, Get returns it. They may be called concurrently.
+// watcherValue is one value that a Watcher keeps.
+type watcherValue struct {
+	key, value any
+	before     *watcherValue // the value that was kept before, under another key; nil: there is none
+}
+
+// Set keeps a value of a Watcher under its key, in place of the one that it has kept there before.
 func (k *watcherValues) Set(key, value any) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.set(key, value)
+	for {
+		old := k.latest.Load()
+		if k.latest.CompareAndSwap(old, &watcherValue{key, value, old.without(key)}) {
+			return
+		}
+	}
 }
 
-// set is Set with mu held.
-func (k *watcherValues) set(key, value any) {
-	if k.key == nil || k.key == key {
-		k.key, k.value = key, value
-		return
+// without returns the list v without the value that is kept under a key; nil: nothing else is in it.
+func (v *watcherValue) without(key any) *watcherValue {
+	switch {
+	case v == nil:
+		return nil
+	case v.key == key:
+		return v.before
 	}
-	if k.more == nil {
-		k.more = make(map[any]any, 1)
+	if rest := v.before.without(key); rest != v.before {
+		return &watcherValue{v.key, v.value, rest}
 	}
-	k.more[key] = value
+	return v
 }
 
-// Get returns what Set has kept; nil: nothing.
+// Get returns what Set has kept under a key; nil: nothing.
 func (k *watcherValues) Get(key any) any {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.get(key)
-}
-
-// get is Get with mu held.
-func (k *watcherValues) get(key any) any {
-	if k.key == key {
-		return k.value
-	}
-	return k.more[key]
-}
-
-// GetOrMake returns the value that is kept under a key. If there is none, make makes it, with mu held.
-func (k *watcherValues) GetOrMake(key any, make func() any) any {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	value := k.get(key)
-	if value == nil {
-		value = make()
-		k.set(key, value)
-	}
-	return value
-}
-
-// lazyWatcherValues are watcherValues of which there are many that have nothing in them: those take little memory, and no lock.
-type lazyWatcherValues struct{ all atomic.Pointer[watcherValues] }
-
-// Set keeps a value of a Watcher, Get returns it. They may be called concurrently.
-func (k *lazyWatcherValues) Set(key, value any) {
-	if k.all.Load() == nil {
-		k.all.CompareAndSwap(nil, new(watcherValues))
-	}
-	k.all.Load().Set(key, value)
-}
-
-// Get returns what Set has kept; nil: nothing.
-func (k *lazyWatcherValues) Get(key any) any {
-	if all := k.all.Load(); all != nil {
-		return all.Get(key)
+	for v := k.latest.Load(); v != nil; v = v.before {
+		if v.key == key {
+			return v.value
+		}
 	}
 	return nil
+}
+
+// GetOrMake returns the value that is kept under a key. If there is none, it keeps what make returns. Of several that are made at the same
+// time, one is kept, which all callers get.
+func (k *watcherValues) GetOrMake(key any, make func() any) any {
+	if value := k.Get(key); value != nil {
+		return value
+	}
+	made := make()
+	for {
+		old := k.latest.Load()
+		for v := old; v != nil; v = v.before {
+			if v.key == key {
+				return v.value
+			}
+		}
+		if k.latest.CompareAndSwap(old, &watcherValue{key, made, old}) {
+			return made
+		}
+	}
 }

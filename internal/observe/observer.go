@@ -91,7 +91,7 @@ type Call struct {
 	hash uint64 // of ID; see callTable
 	next *Call  // in the same chain of a callTable; nil: this is the last one
 
-	lazyWatcherValues // what Watchers have begun with the request and end with the response
+	watcherValues // what Watchers have begun with the request and end with the response
 }
 
 // Began returns when the request has passed.

@@ -37,7 +37,7 @@ type Session struct {
 
 	stop context.CancelCauseFunc // nil: no session of a client
 
-	watcherValues watcherValues // what Watchers keep with the session (WatcherValue); has a lock of its own
+	watcherValues watcherValues // what Watchers keep with the session (WatcherValue)
 
 	clientKnown     atomic.Bool  // the client has said who it is, or there is nothing more to look for
 	pid             atomic.Int64 // see PID
@@ -158,8 +158,8 @@ func (s *Session) Stop() {
 	}
 }
 
-// WatcherValue returns the value that a Watcher keeps with the session under its key. If there is none, make
-// makes it.
+// WatcherValue returns the value that a Watcher keeps with the session under its key. If there is none, it keeps what make returns. Of
+// several that are made at the same time, one is kept, which all callers get.
 func (s *Session) WatcherValue(key any, make func() any) any {
 	return s.watcherValues.GetOrMake(key, make)
 }
