@@ -366,9 +366,6 @@ func (d *daemon) reload(ctx context.Context) {
 	d.log.Info("configuration loaded", "servers", len(all))
 }
 
-// startTime is how long the bridge and a server may take to start, about. What is done only for the time after a start waits until then.
-const startTime = 100 * time.Millisecond
-
 // serve serves until ctx is done, and then ends everything in order: no new
 // connections, the sessions drain and end, what is left is cut off.
 func (d *daemon) serve(ctx context.Context) {
@@ -399,7 +396,7 @@ func (d *daemon) serve(ctx context.Context) {
 	d.logNotifyError(d.notify.Ready(""))
 	var ballast []byte
 	select { // whoever waits for the line above, and for the first answer, does not wait for what takes milliseconds and is for later
-	case <-time.After(startTime):
+	case <-time.After(startpages.StartTime):
 		ballast = newBallast() // it makes the collector run once
 		startpages.Release()
 		<-ctx.Done()

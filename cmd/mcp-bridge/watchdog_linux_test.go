@@ -3,34 +3,14 @@ package main
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
-
-// fileRSS returns how many KiB of files are in the memory of a process.
-func fileRSS(t *testing.T, pid int) int {
-	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := regexp.MustCompile(`(?m)^RssFile:\s+(\d+) kB$`).FindSubmatch(status)
-	if found == nil {
-		t.Fatal("the kernel does not tell how much memory is of files")
-	}
-	kib, err := strconv.Atoi(string(found[1]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kib
-}
 
 // The watchdog lasts as long as the bridge, and only waits. It keeps little in memory, and does not even initialise what the bridge needs.
 func TestWatchdogNeedsLittle(t *testing.T) {
@@ -48,8 +28,8 @@ func TestWatchdogNeedsLittle(t *testing.T) {
 	// No pipe holds a megabyte: once it is written, the watchdog has begun to read.
 	_, writeErr := lines.Write(bytes.Repeat([]byte("\n"), 1<<20))
 	limit := int(info.Size()>>10) / 8
-	kib := fileRSS(t, watchdog.Process.Pid)
-	for begin := time.Now(); kib > limit && time.Since(begin) < 10*time.Second; kib = fileRSS(t, watchdog.Process.Pid) {
+	kib := bridgetest.FileRSS(t, watchdog.Process.Pid)
+	for begin := time.Now(); kib > limit && time.Since(begin) < 10*time.Second; kib = bridgetest.FileRSS(t, watchdog.Process.Pid) {
 		<-time.After(time.Millisecond)
 	}
 	_ = lines.Close()

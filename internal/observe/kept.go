@@ -38,9 +38,9 @@ func (v *watcherValue) without(key any) *watcherValue {
 	return v
 }
 
-// Get returns what Set has kept under a key; nil: nothing.
-func (k *watcherValues) Get(key any) any {
-	for v := k.latest.Load(); v != nil; v = v.before {
+// find returns the value that the list v has under a key; nil: none.
+func (v *watcherValue) find(key any) any {
+	for ; v != nil; v = v.before {
 		if v.key == key {
 			return v.value
 		}
@@ -48,19 +48,20 @@ func (k *watcherValues) Get(key any) any {
 	return nil
 }
 
+// Get returns what Set has kept under a key; nil: nothing.
+func (k *watcherValues) Get(key any) any { return k.latest.Load().find(key) }
+
 // GetOrMake returns the value that is kept under a key. If there is none, it keeps what make returns. Of several that are made at the same
 // time, one is kept, which all callers get.
 func (k *watcherValues) GetOrMake(key any, make func() any) any {
-	if value := k.Get(key); value != nil {
-		return value
-	}
-	made := make()
+	var made any
 	for {
 		old := k.latest.Load()
-		for v := old; v != nil; v = v.before {
-			if v.key == key {
-				return v.value
-			}
+		if value := old.find(key); value != nil {
+			return value
+		}
+		if made == nil {
+			made = make()
 		}
 		if k.latest.CompareAndSwap(old, &watcherValue{key, made, old}) {
 			return made

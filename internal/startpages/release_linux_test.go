@@ -2,29 +2,11 @@ package startpages
 
 import (
 	"os"
-	"regexp"
 	"slices"
-	"strconv"
 	"testing"
-)
 
-// fileRSS returns how many KiB of files are in the memory of this process.
-func fileRSS(t *testing.T) int {
-	t.Helper()
-	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := regexp.MustCompile(`(?m)^RssFile:\s+(\d+) kB$`).FindSubmatch(status)
-	if found == nil {
-		t.Fatal("the kernel does not tell how much memory is of files")
-	}
-	kib, err := strconv.Atoi(string(found[1]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kib
-}
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+)
 
 // What only starting has needed does not stay in memory.
 func TestRelease(t *testing.T) {
@@ -32,9 +14,9 @@ func TestRelease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := fileRSS(t)
+	before := bridgetest.FileRSS(t, os.Getpid())
 	Release()
-	after := fileRSS(t)
+	after := bridgetest.FileRSS(t, os.Getpid())
 	t.Logf("%d KiB of files in memory, before %d; the executable has %d", after, before, len(executable)>>10)
 	if after > before*3/4 {
 		t.Errorf("%d KiB of files are in memory; before there were %d", after, before)

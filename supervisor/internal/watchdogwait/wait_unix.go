@@ -11,16 +11,12 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/startpages"
 )
 
-// startTime is about how long the bridge takes to start. For so long the watchdog puts off what it does only for
-// itself.
-const startTime = 100 * time.Millisecond
-
 func init() {
 	if os.Getenv(Var) == "" {
 		return
 	}
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
-	release := time.AfterFunc(startTime, startpages.Release)
+	release := time.AfterFunc(startpages.StartTime, startpages.Release)
 	s := ReadLines(os.Stdin)
 	release.Stop()
 	if len(s.Groups) == 0 && len(s.Containers) == 0 {
