@@ -70,7 +70,8 @@ const (
 	renewalTimeout = 19 * time.Second // how long a renewal of the stored credential may go on, once doctor waits for it no longer, before it is given up
 )
 
-// loginCommand returns the command that signs in with the flags that say which sign-in is meant, as a shell takes it.
+// loginCommand returns the command that signs in with the flags that say which sign-in is meant, as a shell takes it, but for
+// the server's URL at its end (remote.Options.LoginCommand).
 func (f *doctorFlags) loginCommand() string {
 	words := []string{"mcp-bridge", "login"}
 	f.set.Visit(func(flag *pflag.Flag) {
@@ -92,13 +93,17 @@ func (f *doctorFlags) loginCommand() string {
 	return strings.Join(words, " ")
 }
 
-// loginCommandOf returns the command that signs in to a server of a configuration file, as a shell takes it. fileAuth is what the file says of
-// signing in to it.
+// loginCommandOf is loginCommand for a server of a configuration file. fileAuth is what the file says of signing in to it: values by the name
+// of their flag, as config.Server.Auth has them.
 func loginCommandOf(fileAuth map[string][]string) string {
 	words := []string{"mcp-bridge", "login"}
 	for _, name := range doctorAuthFlags {
 		for _, value := range fileAuth[name] {
-			if name != "auth" {
+			switch name {
+			case "auth":
+			case "allow-private-auth": // a flag without a value: a word behind it would be the URL
+				words = append(words, "--"+name+"="+value)
+			default:
 				words = append(words, "--"+name, value)
 			}
 		}

@@ -475,6 +475,16 @@ func TestLoginByName(t *testing.T) {
 	m.want(exitUsage, "command", "login", "--config", file, "other")
 	m.want(exitUsage, "nobody", "login", "--config", file, "nobody")
 	m.want(exitOK, "Signed out", "logout", "--config", file, "tools")
+
+	// doctor says which command does the same without the file.
+	bridgetest.Must(t, os.WriteFile(file, []byte(strings.Replace(text, `"by-hand"`, `"by-hand", "allowPrivate": true`, 1)), 0o600))
+	_, stdout, _ := m.run(nil, nil, "doctor", "--config", file, "tools")
+	_, command, found := strings.Cut(strings.Join(strings.Fields(stdout), " "), "mcp-bridge login ")
+	if command, _, _ = strings.Cut(command, server.URL); !found {
+		t.Fatalf("doctor advises no sign-in: %s", stdout)
+	}
+	m.want(exitOK, "Signed in", append(append([]string{"login"}, strings.Fields(command)...), server.URL)...)
+	m.want(exitOK, "Signed out", "logout", "--config", file, "tools")
 }
 
 // credential returns what a bridge with these settings has of its server. It ends with the test.
