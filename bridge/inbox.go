@@ -288,8 +288,8 @@ func (b *Inbox) beginReceive(sink Sink) {
 
 // delivery is the part of one Receive of an Inbox that calls the Sink.
 type delivery struct {
-	inbox *Inbox // the Inbox that Receive was called of
-	sink  Sink   // the Sink that Receive was called with
+	inbox *Inbox // the Inbox whose Receive this is: the messages come from it
+	sink  Sink   // the Sink that Receive was given: the messages go to it
 
 	ctx  context.Context // the ctx of the sink's Sends, which Abort ends too; nil: there was no Send yet
 	stop func()          // ends ctx; nil: there is no ctx yet

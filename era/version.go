@@ -27,7 +27,7 @@ func IsLegacy(v string) bool { return slices.Contains(legacyVersions, v) }
 func IsModern(v string) bool { return slices.Contains(modernVersions, v) }
 
 // IsStateless reports whether v is 2026-07-28 or a later date, also one that the
-// bridge does not know.
+// bridge does not know. It is false if v is not written as a date.
 func IsStateless(v string) bool {
 	const date = "0000-00-00"
 	for i := range len(date) {

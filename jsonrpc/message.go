@@ -132,16 +132,17 @@ func (m *Message) Key() Key {
 	return Key{&m.raw[0], m.spliceID, m.ident}
 }
 
-// TextID stands for the bytes of a message but for its id: it can be compared.
-// Messages with the same TextID are copies of one Message, or were made of it with
-// WithID. It keeps the message's bytes in memory. The zero TextID is that of an
-// invalid message.
+// A TextID says that Messages are the same one, but for their ids; it can be compared.
+// A Message, its copies, and what WithID has made of them have the same TextID. Two
+// messages that were parsed have different ones, even if their bytes are equal. It
+// keeps the message's bytes in memory. The zero TextID is that of an invalid message.
 type TextID struct {
 	first *byte // the first byte of the message's raw
 	size  int   // the length of the message's raw, in bytes
 }
 
-// TextID returns the TextID that stands for the message's bytes but for its id.
+// TextID returns the TextID that the message shares with its copies, and with what WithID
+// has made of them. It does not tell whether other messages have the same bytes.
 func (m *Message) TextID() TextID {
 	if len(m.raw) == 0 {
 		return TextID{}

@@ -45,10 +45,10 @@ type exchange struct {
 	m                jsonrpc.Message // the request, for Receive; zero: Receive has handed it on
 	cancellationSent bool            // Receive has handed on the cancellation of the request
 
-	mu    sync.Mutex  // held while the reply is being written
+	mu    sync.Mutex  // held while the reply is being written; guards the fields up to ended
 	reply reply       // the reply to the POST
-	out   *sse.Writer // what writes a stream, or a long JSON reply; nil as long as neither has begun; set with timerMu held as well
-	ended bool        // the request is answered, or never will be; set with timerMu held as well
+	out   *sse.Writer // what writes a stream, or a long JSON reply; nil as long as neither has begun; set under both mu and timerMu
+	ended bool        // the request is answered, or never will be; set under both mu and timerMu
 
 	timerMu sync.Mutex       // guards what follows; never held during a write
 	began   time.Time        // when the Handler began to serve the request

@@ -30,7 +30,8 @@ type HandlerOptions struct {
 
 	// AcquirePlace is asked for a place before a session is made, or with Stateless
 	// before a request is served. The POST waits until AcquirePlace returns. If it returns
-	// an error, the answer is 503 with Retry-After. nil: everybody is admitted.
+	// an error, the answer is 503 with Retry-After. The place is given back when the session
+	// or the request has ended. nil: everybody is admitted.
 	AcquirePlace admission.AcquirePlaceFunc
 
 	// Modern serves requests of revision 2026-07-28, which have no session: it is

@@ -15,7 +15,7 @@ type exchanges struct {
 	unwatched  map[*exchange]struct{} // exchanges that watchAll has not seen
 	watched    map[*exchange]struct{} // exchanges that watchAll has seen: their timers are set, and their clients watched
 	byParty    map[string]int         // how many exchanges each party has; nil: they are not counted now
-	closed     bool                   // close was called: nobody is let in any more
+	closed     bool                   // close was called: add lets no exchange in any more
 	watchDelay time.Duration          // how long an exchange waits for watchAll at most
 	timer      lazytimer.Timer        // calls watchAll
 	wg         sync.WaitGroup         // counts the exchanges
@@ -102,7 +102,7 @@ func (x *exchanges) remove(e *exchange) {
 	x.wg.Done()
 }
 
-// close lets nobody in any more, and ends the ctx of all exchanges with bridge.ErrClosing.
+// close ends the ctx of all exchanges with bridge.ErrClosing. From then on add lets none in.
 func (x *exchanges) close() {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 // event is one message on its way to a client, or kept after it was written.
 type event struct {
 	seq     uint64       // its number in the stream; the first is 1
-	keptAt  time.Time    // when it was written and kept for replay; zero: it was not yet
+	keptAt  time.Time    // when it was written to a client, and kept for replay from then on; zero: it was not written yet
 	line    []byte       // the message without line breaks between its tokens
 	kind    jsonrpc.Kind // of the message
 	related jsonrpc.ID   // Related of the message, should it need another stream

@@ -158,8 +158,8 @@ func (c *child) killStrays() {}
 // reap does nothing: wait has reaped the process, and isGone closes its job.
 func (c *child) reap() {}
 
-// jobAccounting is JOBOBJECT_BASIC_ACCOUNTING_INFORMATION, as Windows fills it. Only Active is used: how many
-// processes the job has now.
+// jobAccounting is JOBOBJECT_BASIC_ACCOUNTING_INFORMATION, as Windows fills it: the order and the types of all fields
+// are given. Only Active is used: how many processes the job has now.
 type jobAccounting struct {
 	TotalUserTime, TotalKernelTime             int64  // CPU time; not used
 	ThisPeriodUserTime, ThisPeriodKernelTime   int64  // CPU time; not used

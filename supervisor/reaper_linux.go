@@ -97,7 +97,7 @@ func endAllOrphans() {
 	}
 }
 
-// reapOrphans reaps the orphans that have exited.
+// reapOrphans reaps the orphans, adopted by this process (Subreap), that have exited. Those that live go on.
 func (t *childTable) reapOrphans() { t.eachOrphan("", func(int) {}) }
 
 // eachOrphan reaps the orphans that have exited, and calls f for each living orphan whose marker is or extends m. An

@@ -104,7 +104,7 @@ type ending struct {
 	reason        string               // the text in our close frame
 	deliverQueued bool                 // what is queued for the peer is still to be written
 
-	closing context.Context    // done when the owner has closed the conn: nothing is received any more either
+	closing context.Context    // done when the owner has closed the conn: what has arrived reaches nobody then. After done alone it is still handed on
 	close   context.CancelFunc // ends closing; conn.close calls it
 }
 

@@ -83,7 +83,7 @@ type translatedConn struct {
 	room     chan struct{} // holds one element when there may be room in toClient again
 	toServer outbox        // what the filter says to the server
 
-	mu         report.Mutex       // held while the filter works, never while anything waits; guards what changes
+	mu         report.Mutex       // held while the filter works, never while anything waits; guards the fields up to closed, and toServer (see outbox)
 	filter     era.Filter         // translates the messages of both sides
 	lastOut    era.Out            // what the filter has just said; empty while nobody holds mu
 	stopReader context.CancelFunc // ends the goroutine that reads the server; nil: there was none yet
@@ -198,8 +198,8 @@ func (f *fromServerSink) TrySend(m jsonrpc.Message) bool {
 }
 
 // handleFromServer gives the filter a message of the server, and hands on what the filter makes of it. It returns
-// false, and does nothing, if the Conn is over, or if maxUnsentBatches wait for the server and the caller has not
-// waited for that (waited; see waitTaken).
+// false, and does nothing, if the Conn is over, or if maxUnsentBatches batches, or more, wait for the server and the
+// caller has not waited for that (waited; see waitTaken).
 func (t *translatedConn) handleFromServer(m jsonrpc.Message, waited bool) (taken bool) {
 	now := time.Now()
 	t.mu.Lock()
@@ -272,7 +272,7 @@ func (t *translatedConn) waitRoom(ctx context.Context) error {
 	return nil
 }
 
-// endStalled ends the Conn, with errStalled, if maxUnsentBatches still wait for the server.
+// endStalled ends the Conn, with errStalled, if maxUnsentBatches batches, or more, still wait for the server.
 func (t *translatedConn) endStalled() {
 	t.mu.Lock()
 	over := t.isOver() || t.toServer.unsentBatches() < maxUnsentBatches
@@ -285,8 +285,8 @@ func (t *translatedConn) endStalled() {
 	}
 }
 
-// waitTaken waits while maxUnsentBatches wait for the server. If that lasts for takeTimeout, it ends the Conn. The
-// error is ctx's, or says that the Conn has ended.
+// waitTaken waits while maxUnsentBatches batches, or more, wait for the server. If that lasts for takeTimeout, it ends
+// the Conn. The error is ctx's, or says that the Conn has ended.
 func (t *translatedConn) waitTaken(ctx context.Context) error {
 	var due <-chan time.Time
 	for t.isBacklogFull() {
@@ -309,7 +309,7 @@ func (t *translatedConn) waitTaken(ctx context.Context) error {
 	return nil
 }
 
-// isBacklogFull reports whether maxUnsentBatches wait for the server.
+// isBacklogFull reports whether maxUnsentBatches batches, or more, wait for the server.
 func (t *translatedConn) isBacklogFull() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -159,7 +159,8 @@ func imageName(ref string) string {
 	return name
 }
 
-// genericNames are names of scripts and folders that do not say which server it is.
+// genericNames are names of scripts and folders that do not say which server it is, in lower case and without an ending.
+// scriptName prefers the name of a folder above.
 var genericNames = []string{"index", "main", "__main__", "server", "app", "cli", "start", "dist", "build", "src", "bin", "lib", "out"}
 
 // scriptName returns the name of a script or module without its ending, or that of the folder that it is in where its own says nothing

@@ -90,7 +90,8 @@ func answeredUsagef(format string, args ...any) error {
 // loggedError is an error that the log or the report has already: run prints nothing of it.
 type loggedError struct{ error }
 
-// run is the program: it returns the exit status. ctx ends it gracefully.
+// run is the program: it returns the exit status. args are the arguments, without the program's name. The end of ctx ends it
+// gracefully.
 func run(ctx context.Context, args []string, env environment) int {
 	errs := newLogWriter(env.stderr)
 	defer errs.close()

@@ -31,8 +31,8 @@ type handshake struct {
 type phase int
 
 const (
-	notStarted  phase = iota // initialize has not come, or was refused
-	discovering              // initialize waits for the answer to server/discover
+	notStarted  phase = iota // the client has not sent initialize, or it was refused
+	discovering              // the client's initialize waits for the server's answer to server/discover
 	ready                    // the session has begun
 )
 

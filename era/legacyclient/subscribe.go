@@ -84,7 +84,8 @@ func (l *listener) subscriptionURI(m jsonrpc.Message, out *era.Out) (uri string,
 	return uri, ok
 }
 
-// forgetURI removes the subscription to uri, if there is one; the next listen is without it.
+// forgetURI removes the subscription to uri, if there is one. The next listen, soon after now, is
+// without it.
 func (l *listener) forgetURI(now time.Time, uri string) {
 	if i := slices.Index(l.uris, uri); i >= 0 {
 		l.uris = slices.Delete(l.uris, i, i+1)
@@ -92,8 +93,9 @@ func (l *listener) forgetURI(now time.Time, uri string) {
 	}
 }
 
-// forgetWaiter is called when the client has cancelled the request id. It returns false if that
-// is no resources/subscribe that waits.
+// forgetWaiter removes the resources/subscribe with this id, which the client has cancelled, from
+// those that wait. Its subscription goes, too, unless it was granted before or another request waits
+// for it. found is false if no resources/subscribe with this id waits.
 func (l *listener) forgetWaiter(now time.Time, id jsonrpc.ID) (found bool) {
 	i := slices.IndexFunc(l.waiters, func(w subscribeWaiter) bool { return w.id.Equivalent(id) })
 	if i < 0 {

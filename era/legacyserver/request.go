@@ -73,7 +73,7 @@ func (r *request) forServer(id jsonrpc.ID) jsonrpc.Message {
 	return m
 }
 
-// modernMetaKeys are the keys of _meta that legacy revisions do not have.
+// modernMetaKeys are the keys of _meta that legacy revisions do not have: forServer takes them out of a request.
 var modernMetaKeys = [...]string{era.KeyVersion, era.KeyClientInfo, era.KeyCapabilities, era.KeyLogLevel}
 
 // readMeta reads meta, the _meta of the request, into its fields, and sets refusal if meta is not

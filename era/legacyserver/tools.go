@@ -122,7 +122,7 @@ func (t *taskTools) mustAwaitList(c *call) bool {
 	return true
 }
 
-// runsAsTask reports whether a tools/call must run as a task.
+// runsAsTask reports whether a tools/call must run as a task: the server's list of tools says so of its tool.
 func (t *taskTools) runsAsTask(c *call) bool {
 	if !t.supported {
 		return false

@@ -23,7 +23,7 @@ func NewDPoPKey() (*ecdsa.PrivateKey, error) { return ecdsa.GenerateKey(elliptic
 // A Prover makes DPoP proofs with ES256 (RFC 9449, 4), and remembers the nonces of the servers.
 // It may be used concurrently.
 type Prover struct {
-	signer     jose.Signer      // signs with the key, and puts the public key into each proof
+	signer     jose.Signer      // signs the DPoP proofs with the key, and puts the public key into each of them
 	thumbprint string           // the thumbprint of the key: "jkt" of tokens that are bound to it
 	now        func() time.Time // the clock of proofs
 

@@ -85,7 +85,7 @@ var adviceByGrantType = map[string]map[ErrorKind]string{
 	"urn:ietf:params:oauth:grant-type:jwt-bearer":  adviceForMachine,
 }
 
-// adviceForPerson is the Advice by Kind where a person signs in.
+// adviceForPerson is the Advice by Kind where a person signs in. It has none for other Kinds.
 var adviceForPerson = map[ErrorKind]string{
 	InvalidGrant:      "sign in again",
 	UnrelatedResponse: AdviceOtherSignIn,
@@ -97,7 +97,7 @@ var adviceForPerson = map[ErrorKind]string{
 	Unavailable:       "try again later",
 }
 
-// adviceForMachine is the Advice by Kind where the client gets tokens without a person.
+// adviceForMachine is the Advice by Kind where the client gets tokens without a person. It has none for other Kinds.
 var adviceForMachine = map[ErrorKind]string{
 	InvalidClient: "give the right --client-id, with its secret or its key",
 	AccessDenied:  "ask the operator of the server for access",

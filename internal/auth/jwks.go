@@ -219,7 +219,8 @@ func parseKeys(data []byte) ([]verificationKey, error) {
 	return keys, nil
 }
 
-// parseKey reads a public key (RFC 7517, 4) that verifies signatures. Any other key is an error.
+// parseKey reads a public key (RFC 7517, 4) that verifies signatures with an algorithm that is accepted
+// (signatureAlgorithmsFor). Any other key is an error.
 func parseKey(text []byte) (verificationKey, error) {
 	f, err := strictjson.ParseObject(text)
 	if err != nil {

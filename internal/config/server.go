@@ -329,7 +329,8 @@ func (p *parser) readRemote(d *serverDraft) {
 	}
 }
 
-// readHeaders reads an object of HTTP headers into header, in place of values that were there, with variables expanded.
+// readHeaders reads m, an object of HTTP headers, into header, with variables expanded. A header that is in header already
+// gets the new value instead. What is wrong with m is recorded as a mistake.
 func (p *parser) readHeaders(m member, header http.Header) {
 	all, ok := p.members(m.value, m.label)
 	if !ok {

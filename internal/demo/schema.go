@@ -69,8 +69,8 @@ func enumSchema(description, def string, values ...string) schema {
 	return schema{Type: "string", Description: description, Enum: values, Default: def}
 }
 
-// check checks a tool's arguments against the schema, and returns them with the defaults filled in, or an error that says what is
-// wrong with them.
+// check checks a tool's arguments against the schema. It returns a new map that has them and the defaults of those that are
+// missing, or an error that says what is wrong with them.
 func (s *schema) check(args map[string]json.RawMessage) (map[string]json.RawMessage, error) {
 	withDefaults := map[string]json.RawMessage{}
 	for name, value := range args {

@@ -166,7 +166,8 @@ func logMessage(c *Call, a struct{ Level, Message, Logger string }) (*Result, er
 	return Textf("not sent: the client asked for more severe messages only"), nil
 }
 
-// elicit is the tool "elicit": it asks the user to fill in elicitForm, and returns what came back.
+// elicit is the tool "elicit": it asks the user to fill in elicitForm, and returns what came back. If the client cannot
+// ask the user, the call fails.
 func elicit(c *Call, a struct{ Message string }) (*Result, error) {
 	return askAndShow(c, "the user's answer", Elicit("form", a.Message, elicitForm()))
 }

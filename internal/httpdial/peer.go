@@ -54,8 +54,9 @@ func NewPeer(u *url.URL, header http.Header, hints map[int]string) *Peer {
 	return &Peer{url: u, origin: u.Scheme + "://" + u.Host, statusHints: hints, configuredSecrets: newSecretReplacer(u, header), cookies: new(cookieStore), hasAnswered: new(atomic.Bool)}
 }
 
-// AtURL returns the Peer at another address of the same server and the same client,
-// with other hints: they share credentials and cookies.
+// AtURL returns the Peer at another address of the same server and the same client: one
+// that the server has named. Both share credentials and cookies. hints take the place of
+// those of NewPeer.
 func (p *Peer) AtURL(u *url.URL, hints map[int]string) *Peer {
 	other := *p
 	other.url, other.origin, other.statusHints, other.serverNamedPath = u, u.Scheme+"://"+u.Host, hints, true

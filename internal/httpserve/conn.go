@@ -25,9 +25,10 @@ func WithInlineReply(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, inlineReplyKey{}, newInlineReply(c, taken))
 }
 
-// InlineReply writes a small reply on a connection of HTTP/1 where that does not wait for
-// the client. Its methods are for the request in progress: they must not be called
-// concurrently, nor after the request's handler has returned.
+// InlineReply writes a small reply on a connection of HTTP/1 if it need not wait for the
+// client. If it would have to wait, it writes nothing, and TryWrite returns false. Its
+// methods are for the request in progress: they must not be called concurrently, nor after
+// the request's handler has returned.
 type InlineReply struct {
 	conn          net.Conn        // the client's connection
 	outputDrained func() bool     // reports whether the client has taken all that was written to conn (sockstate.OutputDrainedFunc)

@@ -55,7 +55,8 @@ func acceptsType(values []string, mediaType string) bool {
 	return ok
 }
 
-// isZeroQuality reports whether the parameter q of a media range is zero: it is not accepted.
+// isZeroQuality reports whether q, the text of the parameter q of a media range, is zero: the range is not accepted then. A text
+// that is no number is not zero.
 func isZeroQuality(q string) bool {
 	_, err := strconv.ParseFloat(q, 64)
 	return err == nil && strings.Trim(q, "0.") == ""

@@ -193,7 +193,8 @@ func (r *RunningBridge) checkAlive(ctx context.Context) error {
 	return json.NewDecoder(resp.Body).Decode(&r.About)
 }
 
-// Get asks the bridge's API for a path below /api/v1/. Any status but 200 is an error. The caller closes the body.
+// Get sends a GET request to the bridge's API. path is what follows "/api/v1/", such as "stream". Any status but 200 is an
+// error. The caller closes the body.
 func (r *RunningBridge) Get(ctx context.Context, path string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://mcp-bridge/api/v1/"+path, nil)
 	if err != nil {

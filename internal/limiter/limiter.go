@@ -78,7 +78,7 @@ type Limiter struct {
 	opts            Options             // the Options as New got them; Resize changes Max
 	places          map[*Place]struct{} // the places that are taken
 	parties         map[string]*party   // the parties that hold places or wait, by name
-	waiting         int                 // how many callers wait for a place, of all parties
+	waiting         int                 // how many callers wait for a place, of all parties together
 	reclaimedPlaces int                 // places that were reclaimed and are not given back yet
 	grants          uint64              // how many places have been given so far
 	arrivals        uint64              // how many callers have begun to wait so far

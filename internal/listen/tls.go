@@ -32,7 +32,8 @@ type certificates struct {
 	wg            sync.WaitGroup     // waits for the goroutine of the watch over the files
 }
 
-// loadCertificates checks that o names all files that belong together, and loads them.
+// loadCertificates loads the files that o names: the certificate, its key, and the authorities of the clients' certificates, if
+// there are any. It is an error if the certificate or the key is not named.
 func loadCertificates(o Options) (*certificates, error) {
 	switch {
 	case o.CertFile == "" && o.KeyFile == "":

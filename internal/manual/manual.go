@@ -83,7 +83,7 @@ func (m *Manual) findCommand(name string) *Command {
 // shownGroup is a Group with those of its flags that a command has.
 type shownGroup struct {
 	title string      // Group.Title
-	flags []shownFlag // the flags, in the order of the Group
+	flags []shownFlag // the flags of the Group that the command has, in the order of the Group
 	notes []string    // Group.Notes
 }
 

@@ -11,8 +11,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// maxFirstAnswerTime is how long a process may take to answer initialize.
-const maxFirstAnswerTime = 4 * time.Second
+// slowStartThreshold is from which time until a process answers initialize its user is told that it starts slowly. It ends
+// nothing.
+const slowStartThreshold = 4 * time.Second
 
 // maxAnsweredIDs is how many ids of answers are remembered of a session's server, to see that one is answered twice.
 const maxAnsweredIDs = 32
@@ -124,7 +125,7 @@ func (w *watcher) checkResponse(p *observe.Passed) {
 	isStdio := p.Session.ServerTransport() == "stdio"
 	switch method := p.Call.Method; {
 	case method == "initialize":
-		if isStdio && p.Duration >= maxFirstAnswerTime {
+		if isStdio && p.Duration >= slowStartThreshold {
 			report(doctor.SlowStart, "the first answer came after "+p.Duration.Round(time.Millisecond).String())
 		}
 		if !p.Message.IsError() {

@@ -22,6 +22,7 @@ type SessionOrigin struct {
 	session atomic.Pointer[Session] // nil: nobody observes it
 }
 
+// originKey is the key of the SessionOrigin in a context.
 type originKey struct{}
 
 // WithOrigin returns the ctx of a Handler that serves o's session.
@@ -29,6 +30,7 @@ func WithOrigin(ctx context.Context, o *SessionOrigin) context.Context {
 	return context.WithValue(ctx, originKey{}, o)
 }
 
+// originOf returns the SessionOrigin that WithOrigin has put into ctx; nil: there is none.
 func originOf(ctx context.Context) *SessionOrigin {
 	o, _ := ctx.Value(originKey{}).(*SessionOrigin)
 	return o

@@ -135,8 +135,8 @@ func (l *loader) noteFault(text string) {
 	}
 }
 
-// addRecord takes the next record, and keeps it if it is a message of the conversation. The error says why the message cannot
-// be replayed.
+// addRecord takes the next record, and keeps it if it is a message of the conversation. line is the line of the file that has
+// the record. The error says why the message cannot be replayed.
 func (l *loader) addRecord(r *trace.Record, line int) error {
 	if r.Kind == trace.Gap {
 		l.noteFault(fmt.Sprintf("line %d: %s missing here", line, printable.Count(r.Lost, "record is", "records are")))

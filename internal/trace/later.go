@@ -45,14 +45,14 @@ type backlog struct {
 	maxBytes int          // how large bytes may be; 0: maxBacklogBytes
 	unseen   atomic.Int64 // how many messages wait that nobody has looked through for secrets
 
-	mu       sync.Mutex      // guards what follows, but for maker
+	mu       sync.Mutex      // guards the fields below, but for maker, which needs no lock
 	queue    []pendingRecord // what waits, the oldest first
 	spare    []pendingRecord // memory for the next queue, empty; nil: there is none
 	bytes    int             // sum of pendingRecord.size in queue, and of the records that are being made
 	skipped  uint64          // how many records were left out, because there was no room, since the last one of queue was added
 	draining bool            // drainBacklog runs
 	drained  chan struct{}   // closed when the latest drainBacklog has returned; nil: it never ran
-	maker    recordMaker     // used by drainBacklog alone, without the lock
+	maker    recordMaker     // what drainBacklog makes the records with; nobody else uses it, so it needs no lock
 	flush    chan struct{}   // holds one element when the records should be made at once; nil: drainBacklog never ran
 }
 

@@ -50,7 +50,7 @@ type Record struct {
 	Kind Kind      // what the record is about: a message, a session, a process, ...
 
 	Server  string // the configured name of the server
-	Session string // a pseudonym of the session, never its id
+	Session string // the bridge's own name of the session in one run, such as "s1"; never the session's id
 	Stream  string // name of the stream on which the message passed, or of which a Stream tells
 	Hop     string // Downstream or Upstream
 	Dir     string // ToServer or ToClient

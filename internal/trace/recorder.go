@@ -63,8 +63,8 @@ func (r *Recorder) SetTextRedactor(d *redact.Redactor) {
 	r.textRedactor.Store(d)
 }
 
-// RedactText returns a text without secrets, for a log or others who do not read the trace: with the Redactor of
-// SetTextRedactor, if there is one.
+// RedactText returns a text without secrets, for a log or others who do not read the trace. The Redactor of SetTextRedactor
+// takes them out; if there is none, that of the trace does.
 func (r *Recorder) RedactText(text string) string {
 	if d := r.textRedactor.Load(); d != nil {
 		return d.String(text)

@@ -159,7 +159,8 @@ func parseOneOf(value string, field func(*View) string, known ...string) (func(*
 	return func(v *View) bool { return field(v) == value }, nil
 }
 
-// parseStatus returns the condition for the VALUE of the word status:VALUE, such as "ok", "pending" or "4xx".
+// parseStatus returns the condition for the VALUE of the word status:VALUE: "ok", "err", "pending", "late", a status of HTTP
+// such as "404", a class of them such as "4xx", or the code of an error. Any other VALUE is an error.
 func parseStatus(value string) (func(*View) bool, error) {
 	switch value {
 	case "ok":

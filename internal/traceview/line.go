@@ -21,7 +21,7 @@ type printer struct {
 	Bodies     bool // the text of a message is printed below its line, and headers and what was redacted
 	SideBySide bool // like Bodies, but a message that the bridge has made of another is printed beside that one, with what differs marked
 
-	Exchanges bool // the kinds HTTP and Stream are shown, too, and the streams of messages
+	Exchanges bool // records of the kinds HTTP and Stream are shown, too, and with a message the name of the stream it passed on
 	Width     int  // how many characters a line of SideBySide has; 0: 160
 
 	buf          []byte // text that was not written to Out so far

@@ -13,10 +13,10 @@ type LossPlace string
 
 // The places.
 const (
-	AtBridge   LossPlace = "bridge"  // the bridge has received it, and not passed it on
-	AtServer   LossPlace = "server"  // it was sent to the server, which has not answered
-	AtClient   LossPlace = "client"  // it was sent to the client, which has not answered
-	AnswerLost LossPlace = "answer"  // the bridge has received the answer to it, and not passed that on
+	AtBridge   LossPlace = "bridge"  // the bridge has received the message, and neither passed it on as it is nor answered it
+	AtServer   LossPlace = "server"  // the message was sent to the server, which has not answered
+	AtClient   LossPlace = "client"  // the message was sent to the client, which has not answered
+	AnswerLost LossPlace = "answer"  // the bridge has received the answer to the message, and not passed that on
 	Discarded  LossPlace = "dropped" // the bridge says that it has dropped the message, and why
 
 	// Cancelled is the place of a request that is not lost: its sender has cancelled it before it was answered.

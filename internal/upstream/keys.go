@@ -25,7 +25,7 @@ type keyChooser struct {
 	pool           *sharing.Pool // has the shared servers
 	sealer         *era.Sealer   // opens the requestState of legacy servers
 
-	exclusiveNumber    atomic.Uint64                // the last number that was given out for sharing.Key.Exclusive
+	exclusiveNumber    atomic.Uint64                // the last number that was given out for sharing.Key.Exclusive, by which no two clients or requests get the same server
 	lastIntroduction   atomic.Pointer[introduction] // what some modern client has said of itself last; see introductionOf
 	introductionMisses atomic.Uint32                // how many requests have said something else than lastIntroduction, so far
 }

@@ -24,7 +24,7 @@ type State struct {
 	FailedStarts      int    `json:"failedStarts,omitempty"` // how many starts have failed in a row
 	Calls             int    `json:"calls"`                  // how many calls of clients wait for their answers. Server.State leaves it 0: who has the PendingCalls sets it
 	OldestCallSeconds int    `json:"oldestCallSeconds"`      // for how many seconds the call has waited that waits longest; 0: none waits; set like Calls
-	LastError         string `json:"lastError,omitempty"`    // what was wrong last, for everybody; "": nothing since the server has answered
+	LastError         string `json:"lastError,omitempty"`    // what was wrong last, in words that are fit for everybody; "": nothing since the server has answered
 }
 
 // How a server comes to be called not ready, although it could be tried.

@@ -240,7 +240,8 @@ func saysSessionDead(body []byte, own jsonrpc.Message) bool {
 }
 
 // endStream ends the stream of a session that is of no use any more, because the
-// server does not know it for instance, so that the reconnector gets a new one.
+// server does not know it for instance, so that the reconnector gets a new one. fault
+// says why: requests that wait in the session are answered with it.
 func (c *conn) endStream(session *session, fault *httpdial.Fault) {
 	c.ledger.Lock()
 	session.bridgeEndFault = fault

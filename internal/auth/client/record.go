@@ -158,7 +158,8 @@ func (r *serverRecord) noteSignIn(ctx context.Context) error {
 // scopeKey returns the same text for the same scopes, whatever their order.
 func scopeKey(scopes []string) string { return auth.JoinScope(slices.Sorted(slices.Values(scopes))) }
 
-// failedSignInDocumentName is the name of the stored document about the last sign-in, a FailedSignIn.
+// failedSignInDocumentName is the name of the stored document that says how the last sign-in ended: a FailedSignIn, which is
+// zero if the sign-in succeeded.
 const failedSignInDocumentName = "ended"
 
 // A FailedSignIn says when and why the last sign-in failed.

@@ -283,8 +283,9 @@ func (t *clientPrompt) redirectProgress(m jsonrpc.Message) jsonrpc.Message {
 	return m
 }
 
-// afterSend is bridge.Hooks.Sent: it gets each message after the client has got it. After the answer to initialize it
-// sets takesElicitRequests; a call whose answer has arrived is forgotten.
+// afterSend is bridge.Hooks.Sent: it gets each message after the client has got it. It learns from the answer to
+// initialize, which says the revision, whether the client takes elicitation requests (takesElicitRequests). A call
+// whose answer has arrived is forgotten.
 func (t *clientPrompt) afterSend(m jsonrpc.Message) {
 	if m.Kind() != jsonrpc.Response {
 		return

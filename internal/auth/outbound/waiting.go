@@ -57,8 +57,8 @@ func signInWithReminders(ctx context.Context, signIn client.SignInFunc, store *t
 	return signIn(ctx, c, need)
 }
 
-// signInWaitText returns the progress text for a client whose request waits for a sign-in: where the person
-// signs in, as far as that is known.
+// signInWaitText returns the progress text for a client whose request waits for a sign-in: the address where the
+// person signs in, of the sign-in of c that store knows of, or else of need; if neither has one, c's server.
 func signInWaitText(c *client.Credential, store *tokenstore.Store, need client.SignInRequired) string {
 	url := need.URL
 	if login, pending, err := store.PendingLogin(c.Key()); err == nil && pending {

@@ -34,7 +34,7 @@ func newIssuer(i Issuer, caller *auth.EndpointCaller) *issuer {
 }
 
 // keySet returns the keys of the issuer. If their address is not known, it fetches the issuer's metadata, once for all
-// who wait, and not within discoverRetryDelay of the last attempt.
+// who wait. After an attempt that has failed it returns that error until discoverRetryDelay is over.
 func (i *issuer) keySet(ctx context.Context) (*auth.KeySet, error) {
 	for {
 		i.mu.Lock()
@@ -87,8 +87,8 @@ func withOperatorAdvice(err error) error {
 	return &other
 }
 
-// discover fetches the issuer's metadata once, for all who wait for discoveryDone, and sets keys or discoveryErr. It
-// goes on when ctx ends.
+// discover makes one attempt to fetch the issuer's metadata, for all who wait for discoveryDone, and sets keys or
+// discoveryErr. It returns when the attempt is over: the end of ctx does not end it.
 func (i *issuer) discover(ctx context.Context) {
 	m, err := i.caller.FetchServerMetadata(context.WithoutCancel(ctx), "", i.URL)
 	i.mu.Lock()

@@ -46,7 +46,8 @@ type requestContext struct {
 	grant *Grant // the Grant of the request's sender
 }
 
-// Value returns the value of the Grant, or else that of the request's context.
+// Value returns the value for key of what is known about the sender (Grant.contextValues), or else that of the request's
+// context.
 func (c *requestContext) Value(key any) any {
 	if v := c.grant.contextValues.Value(key); v != nil {
 		return v

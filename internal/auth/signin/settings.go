@@ -101,7 +101,7 @@ type TLS struct {
 // A Param is an additional parameter of the authorization request.
 type Param struct {
 	Name  string `json:"name"`  // the parameter's name
-	Value string `json:"value"` // the parameter's value, not escaped yet
+	Value string `json:"value"` // the parameter's value as it is, not escaped for a URL
 }
 
 // IsUsed reports whether a credential is used at all: Mode is not ModeNone.

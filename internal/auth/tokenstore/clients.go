@@ -107,8 +107,8 @@ type Metadata struct {
 	Documents map[string]json.RawMessage `json:"documents,omitempty"` // the documents, by a name that the caller chooses
 }
 
-// Metadata returns the documents stored under key; none is no error. It waits
-// as [Store.Load] does.
+// Metadata returns the documents stored under key; none is no error. As
+// [Store.Load], it waits for the lock only if a broken file is to be set aside.
 func (s *Store) Metadata(ctx context.Context, key Key) (Metadata, error) {
 	if _, err := ParseKey(string(key)); err != nil {
 		return Metadata{}, err

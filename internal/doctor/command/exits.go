@@ -11,8 +11,8 @@ import (
 // A knownCause is a text that programs write to stderr before they end, and what it means.
 type knownCause struct {
 	pattern   *lazyregexp.Regexp // matches the text; its first group is put into diagnosis and advice
-	diagnosis string             // what is wrong; has a %s for the group
-	advice    string             // what the user can do; may have a %s for the group
+	diagnosis string             // what is wrong; has a %s for the first group of pattern
+	advice    string             // what the user can do; may have a %s for the first group of pattern
 }
 
 // knownCauses are what recogniseCause knows: the first one that matches counts.

@@ -29,8 +29,8 @@ type prober struct {
 	toolNames    map[string]bool         // names in tools/list, which was read to its end; nil: it was not
 }
 
-// newProber returns a prober for the server at address, with a Client that has made no request. The error says that the address
-// or a header is not valid.
+// newProber returns a prober for the server at address, with a Client that has made no request. What it finds out goes into r.
+// The error says that the address or a header is not valid.
 func newProber(address string, o Options, r *doctor.Report) (*prober, error) {
 	first := answerTimeout
 	if o.RunSlowChecks {

@@ -239,7 +239,7 @@ func (c *fallbackConn) handOnReady(ctx context.Context, sink bridge.Sink) error 
 	return nil
 }
 
-// decide makes conn the one that stays.
+// decide makes conn the Conn that stays. It is called once, and closes no Conn.
 func (c *fallbackConn) decide(conn bridge.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -88,7 +88,8 @@ type Options struct {
 	// OnFailed is told that the server has answered nothing, in words that are fit for everybody.
 	OnFailed func(what string)
 
-	// Dropped is told of messages that reached nobody, and why. nil: nobody is.
+	// Dropped is told of each message of a client that the server did not take, and why. It may be called concurrently.
+	// nil: nobody is told.
 	Dropped func(m jsonrpc.Message, reason string)
 
 	// Logger gets what is found.

@@ -20,7 +20,7 @@ type Timers struct {
 	heap timerHeap // the pending timers, the next one first
 }
 
-// Set adds a timer: FireDue calls fire at this time or later.
+// Set adds a timer: FireDue calls fire, once, at this time or later, unless Stop has removed the timer before.
 func (a *Timers) Set(at time.Time, fire func(now time.Time, out *era.Out)) *Timer {
 	n := &Timer{at: at, fire: fire}
 	heap.Push(&a.heap, n)
