@@ -19,12 +19,12 @@ type authSetting struct {
 type authValueKind uint8
 
 const (
-	authText   authValueKind = iota // the value is a string
-	authPath                        // the value is the path of a file; a relative one begins in the folder of the configuration file
-	authList                        // the value is an array of strings
-	authPairs                       // the value is an object of strings, each of which becomes NAME=VALUE
-	authNumber                      // the value is a whole number
-	authBool                        // the value is true or false
+	authText   authValueKind = iota // the setting's value is a string
+	authPath                        // the setting's value is the path of a file; a relative one begins in the folder of the configuration file
+	authList                        // the setting's value is an array of strings
+	authPairs                       // the setting's value is an object of strings, each of which becomes NAME=VALUE
+	authNumber                      // the setting's value is a whole number
+	authBool                        // the setting's value is true or false
 )
 
 // Names in Server.Auth that are no flags: secrets are not given on a command line.
