@@ -1,6 +1,7 @@
 package stdio
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +23,7 @@ const exitGrace = time.Second
 // its stdin and stdout. Each Dial starts one; Dial may be called concurrently.
 type Command struct {
 	// Spec says what to start, and how to stop it. Errors of the Conn name the server by
-	// Spec.Name, or by the whole Spec.Path if that is empty.
+	// Spec.Name, or if that is empty by the whole Spec.ShownPath or Spec.Path.
 	Spec supervisor.Spec
 
 	// Options are those of the Conn; its Peer is Server, whatever they say.
@@ -46,18 +47,15 @@ func (c *Command) Dial(ctx context.Context) (bridge.Conn, error) {
 	}
 	opts := c.Options
 	opts.Peer = Server
-	child := &childConn{name: c.Spec.Name, process: p}
+	child := &childConn{name: cmp.Or(c.Spec.Name, c.Spec.ShownPath, c.Spec.Path), process: p}
 	child.Conn = newConn(p.Stdout(), p.Stdin(), child.stop, opts, false)
-	if child.name == "" {
-		child.name = c.Spec.Path
-	}
 	return child, nil
 }
 
 // childConn is the bridge.Conn to a child process, over its stdin and stdout.
 type childConn struct {
 	*Conn
-	name    string              // what errors call the server: Spec.Name, or Spec.Path if that is empty
+	name    string              // what errors call the server: Spec.Name, or if that is empty Spec.ShownPath or Spec.Path
 	process *supervisor.Process // the child process
 	exitErr error               // what Receive returns after the end of stdout; nil: that is not known yet. Only Receive uses it
 }

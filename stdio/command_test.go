@@ -166,6 +166,15 @@ func TestChildEndsByItself(t *testing.T) {
 	}
 }
 
+// Errors name a server without a name by the path that people may see: the one that is run may hold a secret.
+func TestChildIsNamedByItsShownPath(t *testing.T) {
+	c := dial(t, "status", func(c *Command) { c.Spec.Name, c.Spec.ShownPath = "", "${TOOLS}/server" })
+	_ = c.(*childConn).process.Stdin().Close()
+	if _, err := bridgetest.Recv(t.Context(), c); err == nil || err.Error() != `server "${TOOLS}/server" ended: exit status 3` {
+		t.Errorf("Recv = %v", err)
+	}
+}
+
 // A child that does not read holds up Send; nothing piles up here.
 func TestChildDoesNotRead(t *testing.T) {
 	c := dial(t, "deaf", func(c *Command) { c.Spec.Stop.Stdin = -1 })

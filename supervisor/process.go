@@ -60,12 +60,12 @@ type Spec struct {
 	OnExit func(err error, asked bool)
 }
 
-// name returns what errors call the child: Name, or else the base name of Path.
+// name returns what errors call the child: Name, or else the base name of ShownPath or Path.
 func (s *Spec) name() string {
 	if s.Name != "" {
 		return s.Name
 	}
-	return filepath.Base(s.Path)
+	return filepath.Base(s.displayName(s.Path))
 }
 
 // A Process is a child that was started. All methods may be called concurrently.

@@ -122,6 +122,17 @@ func TestStartErrors(t *testing.T) {
 	}
 }
 
+// No part of an error has the Path of a server without a name, where people may see another one.
+func TestErrorsHaveShownPath(t *testing.T) {
+	s := Spec{Path: "no-such-command", ShownPath: "${TOOLS}/server"}
+	_, err := Start(t.Context(), s)
+	for _, err := range []error{err, s.Check()} {
+		if err == nil || strings.Contains(err.Error(), s.Path) || !strings.Contains(err.Error(), s.ShownPath) {
+			t.Error(err)
+		}
+	}
+}
+
 func TestLookPath(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
