@@ -4,20 +4,19 @@ import "slices"
 
 // Revisions of the protocol. They are dates and compare as strings.
 const (
-	Version2024_11_05 = "2024-11-05"
-	Version2025_03_26 = "2025-03-26"
-	Version2025_06_18 = "2025-06-18"
-	Version2025_11_25 = "2025-11-25"
-	Version2026_07_28 = "2026-07-28"
+	Version2024_11_05 = "2024-11-05" // revision 2024-11-05 of the protocol, a legacy one
+	Version2025_03_26 = "2025-03-26" // revision 2025-03-26 of the protocol, a legacy one
+	Version2025_06_18 = "2025-06-18" // revision 2025-06-18 of the protocol, a legacy one
+	Version2025_11_25 = "2025-11-25" // revision 2025-11-25 of the protocol, a legacy one
+	Version2026_07_28 = "2026-07-28" // revision 2026-07-28 of the protocol, a modern one
 
 	NewestLegacy = Version2025_11_25 // the newest version in an answer to initialize (ED6)
 	NewestModern = Version2026_07_28 // the newest version without sessions that the bridge speaks
 )
 
-// The revisions that the bridge knows, the newest first.
 var (
-	legacyVersions = []string{Version2025_11_25, Version2025_06_18, Version2025_03_26, Version2024_11_05}
-	modernVersions = []string{Version2026_07_28}
+	legacyVersions = []string{Version2025_11_25, Version2025_06_18, Version2025_03_26, Version2024_11_05} // the legacy revisions that the bridge knows, the newest first
+	modernVersions = []string{Version2026_07_28}                                                          // the modern revisions that the bridge knows, the newest first
 )
 
 // IsLegacy reports whether v is a legacy revision that the bridge knows.
@@ -43,9 +42,9 @@ type Eras int
 
 // The values of Eras. --protocol and --client-protocol use the words in quotes.
 const (
-	Auto       Eras = iota // both eras: "auto"
-	OnlyLegacy             // revisions up to 2025-11-25: "legacy"
-	OnlyModern             // 2026-07-28: "modern"
+	Auto       Eras = iota // both eras are spoken: "auto"
+	OnlyLegacy             // only revisions up to 2025-11-25 are spoken: "legacy"
+	OnlyModern             // only 2026-07-28 is spoken: "modern"
 )
 
 // ParseEras reads "auto", "legacy" or "modern"; false: the text is none of these.

@@ -4,12 +4,12 @@ package jsonrpc
 type finderState uint8
 
 const (
-	finderStart finderState = iota // before the brace that begins the message
-	finderKey                      // inside the message's object, before a key or after a value
-	finderInKey                    // in the string of a key of the envelope
-	finderColon                    // after a key of the envelope, before its colon
-	finderValue                    // before or in a value of the envelope
-	finderDone                     // after the object, or the text is no object
+	finderStart finderState = iota // the IDFinder stands before the brace that begins the message
+	finderKey                      // the IDFinder stands inside the message's object, before a key or after a value
+	finderInKey                    // the IDFinder stands in the string of a key of the envelope
+	finderColon                    // the IDFinder stands after a key of the envelope, before its colon
+	finderValue                    // the IDFinder stands before or in a value of the envelope
+	finderDone                     // the IDFinder stands behind the object, or the text is no object
 )
 
 // IDFinder finds the envelope's id in a message that is too large to be kept. The caller

@@ -10,9 +10,9 @@ type Kind uint8
 
 const (
 	Invalid      Kind = iota // the kind of the zero Message
-	Request                  // has a method and an id
-	Notification             // has a method and no id
-	Response                 // has a result or an error
+	Request                  // a message with a method and an id: it wants an answer
+	Notification             // a message with a method and no id: it wants no answer
+	Response                 // a message with a result or an error: it answers a request
 )
 
 // span is where a value stands in a message; the zero span is nowhere.
@@ -37,7 +37,7 @@ type Message struct {
 	requestID     span  // where params.requestId stands in raw, which says what notifications/cancelled is about; zero: there is none
 	outcome       span  // where the result or the error stands in raw; see isError
 	meta          span  // where params._meta stands in raw; zero: there is none
-	longestValue  span  // the longest value of a member of params or result; a search for another member skips it
+	longestValue  span  // where the longest value of a member of params or result stands in raw; a search for another member skips it; zero: there is none
 	kind          Kind  // whether it is a request, a notification or a response
 	knownMethod   uint8 // the index of the method in knownMethods; 0: not among them
 	isError       bool  // outcome is an error, and no result

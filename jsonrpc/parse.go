@@ -19,18 +19,18 @@ const MaxName = 1 << 10
 type field uint8
 
 const (
-	fieldOther         field = iota // a key that the parser does not look for
-	fieldJSONRPC                    // "jsonrpc" of the envelope
-	fieldID                         // "id" of the envelope
-	fieldMethod                     // "method" of the envelope
-	fieldParams                     // "params" of the envelope
-	fieldResult                     // "result" of the envelope
-	fieldError                      // "error" of the envelope
-	fieldMeta                       // "_meta" of params
-	fieldProgressToken              // "progressToken" of params or params._meta
-	fieldRequestID                  // "requestId" of params
-	fieldCode                       // "code" of error
-	fieldMessage                    // "message" of error
+	fieldOther         field = iota // the key of a member that the parser does not look for
+	fieldJSONRPC                    // the key "jsonrpc" of the envelope
+	fieldID                         // the key "id" of the envelope
+	fieldMethod                     // the key "method" of the envelope
+	fieldParams                     // the key "params" of the envelope
+	fieldResult                     // the key "result" of the envelope
+	fieldError                      // the key "error" of the envelope
+	fieldMeta                       // the key "_meta" of params
+	fieldProgressToken              // the key "progressToken" of params or params._meta
+	fieldRequestID                  // the key "requestId" of params
+	fieldCode                       // the key "code" of error
+	fieldMessage                    // the key "message" of error
 )
 
 // fieldNames has the key of each field.

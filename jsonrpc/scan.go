@@ -202,10 +202,10 @@ func (s *scanner) scanValue() bool {
 
 // What a byte outside strings means to skip.
 const (
-	classOther = iota // nothing: skipValue goes on
-	classQuote        // a string begins
-	classOpen         // an object or array begins
-	classClose        // an object or array ends
+	classOther = iota // the byte means nothing to skipValue, which goes on
+	classQuote        // the byte begins a string
+	classOpen         // the byte begins an object or array
+	classClose        // the byte ends an object or array
 )
 
 // byteClasses says what each byte outside strings means to skipValue.

@@ -24,10 +24,10 @@ const (
 
 // Why a session is over.
 var (
-	errClientGone   = errors.New("the client has closed its event stream")
-	errStalled      = errors.New("the client does not read its event stream")
-	errIdle         = errors.New("the session was idle for too long")
-	errSessionEnded = errors.New("the session has ended") // by its bridge.Handler or the bridge, not by its client
+	errClientGone   = errors.New("the client has closed its event stream")    // why a session is over: the client has closed its event stream
+	errStalled      = errors.New("the client does not read its event stream") // why a session is over: a write to the event stream has taken too long (StallAfter)
+	errIdle         = errors.New("the session was idle for too long")         // why a session is over: no message went either way for SessionTimeout
+	errSessionEnded = errors.New("the session has ended")                     // why a session is over: its bridge.Handler or the bridge has ended it, not its client
 )
 
 // session is one client's session: the bridge.Conn that the Handler hands to

@@ -104,10 +104,10 @@ func (l *stderrLines) addToTail(line []byte) {
 type stackPart int
 
 const (
-	noStack    stackPart = iota // the line is no part of a stack
-	ownCall                     // a call in the program's own files
-	otherPart                   // a call in the runtime, or a line above or below the calls
-	goPosition                  // the second line of a call in a Go stack, which has the file and the line's number
+	noStack    stackPart = iota // the line of stderr is no part of a stack
+	ownCall                     // the line is a call of a stack, in the program's own files
+	otherPart                   // the line is a call of a stack in the runtime, or stands above or below the calls
+	goPosition                  // the line is the second one of a call in a Go stack, which has the file and the line's number
 )
 
 // stackPartOf returns what part of a stack a line is, as Node.js, Java, .NET and Go print it. (Python prints the message last.)

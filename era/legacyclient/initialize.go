@@ -31,9 +31,9 @@ type handshake struct {
 type phase int
 
 const (
-	notStarted  phase = iota // the client has not sent initialize, or it was refused
-	discovering              // the client's initialize waits for the server's answer to server/discover
-	ready                    // the session has begun
+	notStarted  phase = iota // the phase before the session: the client has not sent initialize, or it was refused, or the server has ended
+	discovering              // the phase in which the client's initialize waits for the server's answer to server/discover
+	ready                    // the phase of the session itself: initialize was answered
 )
 
 // startDiscovery takes initialize: it becomes server/discover (C.2).

@@ -16,10 +16,10 @@ type ErrorKind int
 // package found out itself.
 const (
 	Invalid              ErrorKind = iota // what came breaks a rule: it is not used, and to ask again does not help
-	NotFound                              // there is no document at the addresses
-	Mismatch                              // it is of another issuer, resource, redirect URI or state than what was asked for
-	UnrelatedResponse                     // an authorization response that does not answer our request, which stays open
-	Unavailable                           // no answer, or one that says "not now": may be tried again, see Error.RetryAfter
+	NotFound                              // there is no metadata document or key set at the addresses
+	Mismatch                              // what came is of another issuer, resource, redirect URI or state than what was asked for
+	UnrelatedResponse                     // an authorization response came that does not answer our request, which stays open
+	Unavailable                           // no answer came, or one that says "not now": the request may be tried again, see Error.RetryAfter
 	Unsupported                           // the server does not offer what is needed, or we do not offer what it needs
 	InvalidToken                          // a token or a proof that was presented to us is not valid
 	Refused                               // the server said no, with a code that no other Kind stands for

@@ -138,8 +138,8 @@ type ClientIDSource int
 // The ways in their order (revision 2025-11-25 and later).
 const (
 	PreRegistered       ClientIDSource = iota // somebody has registered the client by hand, and gave us its id
-	MetadataDocument                          // the id is the address of the client's metadata document
-	DynamicRegistration                       // the client registers itself at the server (RFC 7591)
+	MetadataDocument                          // the client's id is the address of its metadata document
+	DynamicRegistration                       // the client gets its id by registering itself at the server (RFC 7591)
 )
 
 // ClientIDOptions says in which ways a client can get an id.

@@ -49,9 +49,9 @@ func encodeResult(method string, result any, err error) ([]byte, error) {
 
 // Why a legacy client has not answered a question: its input has ended, askTimeout has passed, or the call that has asked was cancelled.
 var (
-	errClientGone = &toolError{"the client has ended its input and can no longer answer"}
-	errAskTimeout = &toolError{"the client did not answer in time"}
-	errCancelled  = &toolError{"the call was cancelled"}
+	errClientGone = &toolError{"the client has ended its input and can no longer answer"} // why a question has no answer: the input of the client has ended
+	errAskTimeout = &toolError{"the client did not answer in time"}                       // why a question has no answer: askTimeout has passed
+	errCancelled  = &toolError{"the call was cancelled"}                                  // why a question has no answer: the call that has asked was cancelled
 )
 
 // ask asks the client one question after another, each by a request, and returns the results. It stops at the first error.

@@ -27,7 +27,7 @@ type Use int
 
 // The values of Use.
 const (
-	Busy   Use = iota // something is in progress: the place is not taken away
+	Busy   Use = iota // something is in progress in the place: it is not taken away
 	Idle              // a client has the place, and nothing is in progress: another party with fewer places may get it
 	Spare             // no client has the place: it is kept for the next one, and may be taken for anybody
 	Ending            // the holder is being closed already: the place comes back soon without Reclaim

@@ -121,10 +121,10 @@ func normalizedName(name string) string {
 
 // The names of the other programs that the package knows.
 const (
-	supergateway = "supergateway"
-	mcpProxy     = "mcp-proxy"
-	mcpRemote    = "mcp-remote"
-	websocketd   = "websocketd"
+	supergateway = "supergateway"      // the program supergateway
+	mcpProxy     = "mcp-proxy"         // the programs mcp-proxy; see packageSource
+	mcpRemote    = "mcp-remote"        // the program mcp-remote
+	websocketd   = "websocketd"        // the program websocketd
 	mcpInspector = "the MCP inspector" // what advice calls the program
 
 	inspectorPackage = "@modelcontextprotocol/inspector" // what the MCP inspector is called in a command line

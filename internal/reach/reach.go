@@ -19,10 +19,10 @@ type Reach int
 // The values of a Reach.
 const (
 	NeverAllowed Reach = iota // no server may be reached there: an unspecified, multicast or reserved address, or that of a cloud's metadata service
-	Loopback                  // only this machine can reach it
-	LinkLocal                 // only the machines on the same link can reach it
-	Private                   // only machines in a network that is not the internet can reach it; that of a provider with its customers (CGNAT) counts as one
-	Public                    // everybody on the internet can reach it
+	Loopback                  // only this machine can reach the address
+	LinkLocal                 // only the machines on the same link can reach the address
+	Private                   // only machines in a network that is not the internet can reach the address; that of a provider with its customers (CGNAT) counts as one
+	Public                    // everybody on the internet can reach the address
 )
 
 // String returns the Reach in words that follow "is": "on this machine".

@@ -32,13 +32,13 @@ type TransportMode uint8
 
 // The modes.
 const (
-	httpFirst TransportMode = iota // first Streamable HTTP, then HTTP+SSE
-	sseFirst                       // first HTTP+SSE, then Streamable HTTP
-	httpOnly                       // only Streamable HTTP
-	sseOnly                        // only HTTP+SSE
+	httpFirst TransportMode = iota // the mode that tries Streamable HTTP first, then HTTP+SSE
+	sseFirst                       // the mode that tries HTTP+SSE first, then Streamable HTTP
+	httpOnly                       // the mode that tries only Streamable HTTP
+	sseOnly                        // the mode that tries only HTTP+SSE
 )
 
-// modeNames are the texts of the modes, by their value.
+// modeNames are the texts of the TransportModes, each at the index that is its value.
 var modeNames = [...]string{"http-first", "sse-first", "http-only", "sse-only"}
 
 // String returns the mode as ParseTransportMode takes it.
@@ -226,9 +226,9 @@ type transport uint8
 
 // The transports.
 const (
-	unknownTransport transport = iota // not found out yet
-	streamableHTTP                    // Streamable HTTP
-	httpSSE                           // HTTP+SSE
+	unknownTransport transport = iota // the transport that the server speaks is not found out yet
+	streamableHTTP                    // the transport Streamable HTTP
+	httpSSE                           // the transport HTTP+SSE
 )
 
 // String returns the name of the transport, for people.

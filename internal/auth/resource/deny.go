@@ -13,15 +13,15 @@ import (
 type denialReason int
 
 const (
-	noCredential      denialReason = iota // the request has no credential
-	invalidToken                          // the token is not valid here
-	wrongBinding                          // the token is bound to a key or certificate that the request does not show
-	invalidProof                          // the DPoP proof is not valid
-	nonceNeeded                           // the DPoP proof has no nonce of ours
-	malformed                             // several credentials were sent
-	insufficientScope                     // the token lacks a scope
-	unavailable                           // whether the token is valid cannot be told now
-	reasonCount                           // the number of reasons
+	noCredential      denialReason = iota // denied, as the request has no credential
+	invalidToken                          // denied, as the token is not valid here
+	wrongBinding                          // denied, as the token is bound to a key or certificate that the request does not show
+	invalidProof                          // denied, as the DPoP proof is not valid
+	nonceNeeded                           // denied, as the DPoP proof has no nonce of ours
+	malformed                             // denied, as several credentials were sent
+	insufficientScope                     // denied, as the token lacks a scope
+	unavailable                           // denied, as it cannot be told now whether the token is valid
+	reasonCount                           // the number of denialReasons; no reason itself
 )
 
 // A denial says why a request is not let through.

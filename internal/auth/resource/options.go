@@ -23,7 +23,7 @@ type DPoPMode int
 // The values of a DPoPMode. Static keys and certificates are no tokens, so they need no proof.
 const (
 	DPoPAuto    DPoPMode = iota // a token that is bound to a key needs a proof, others do not; without a public URL the same as DPoPOff
-	DPoPRequire                 // each token must be bound to a key
+	DPoPRequire                 // each token must be bound to a key, and needs a proof
 	DPoPOff                     // a token that is bound to a key is refused
 )
 

@@ -18,11 +18,11 @@ import (
 type outcome int
 
 const (
-	outcomeAnswered outcome = iota // it was answered with a result or an error
-	outcomeTooLong                 // it was answered with a line that is longer than the limit
+	outcomeAnswered outcome = iota // the request was answered with a result or an error
+	outcomeTooLong                 // the request was answered with a line that is longer than the limit
 	outcomeEchoed                  // the request itself came back
-	outcomeExited                  // the server has ended or closed its stdout before it answered
-	outcomeSilent                  // no answer came in time
+	outcomeExited                  // the server has ended or closed its stdout before it answered the request
+	outcomeSilent                  // no answer to the request came in time
 )
 
 // reply is what came back for a request, or that nothing did.

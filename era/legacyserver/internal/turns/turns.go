@@ -102,7 +102,7 @@ func (a *Asker[C]) IsWaiting() bool { return a.waitTimer != nil }
 type Priority int
 
 const (
-	Returning Priority = iota // a retry: the server gets the answers of the client
+	Returning Priority = iota // the call is a retry: the server gets the answers of the client
 	Beginning                 // the call is sent to the server
 	Abandoned                 // the client has cancelled the call or not come back: the server gets refusals
 )
