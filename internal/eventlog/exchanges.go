@@ -12,7 +12,7 @@ import (
 // exchangeWatcher is an observe.Watcher that writes a line for each request at the clients' end that was answered,
 // that was cancelled, or that will not be answered.
 type exchangeWatcher struct {
-	logger   hclog.Logger
+	logger   hclog.Logger             // where the lines go
 	sanitize func(text string) string // Log.sanitized
 }
 

@@ -10,13 +10,13 @@ import (
 // eventLimiter says which events get a line of their own: of each kind the first few in a period. The others
 // are counted, and told of together.
 type eventLimiter[K comparable] struct {
-	inFirstPeriod, perPeriod int // how many get a line in the first period of a kind, and in each that follows without a break
-	period                   time.Duration
+	inFirstPeriod, perPeriod int                                     // how many get a line in the first period of a kind, and in each that follows without a break
+	period                   time.Duration                           // how long a period is
 	report                   func(kind K, n int, last observe.Event) // tells of n events without a line; called by a timer's goroutine, endKind or close
 
 	periodTimers sync.WaitGroup // timers whose functions run, or are to run
 
-	mu     sync.Mutex
+	mu     sync.Mutex       // guards kinds with all in it, and closed
 	kinds  map[K]*kindState // those whose period runs
 	closed bool             // no new kind begins
 }
@@ -29,6 +29,8 @@ type kindState struct {
 	periodTimer     *time.Timer   // ends the period
 }
 
+// newEventLimiter returns a limiter that gives of each kind inFirstPeriod events a line of their own in its first period, and perPeriod in
+// each that follows without a break. report tells of n events of a kind that got none; last is the last one of these.
 func newEventLimiter[K comparable](inFirstPeriod, perPeriod int, period time.Duration, report func(K, int, observe.Event)) *eventLimiter[K] {
 	return &eventLimiter[K]{inFirstPeriod: inFirstPeriod, perPeriod: perPeriod, period: period, report: report, kinds: make(map[K]*kindState)}
 }

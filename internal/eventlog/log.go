@@ -30,15 +30,17 @@ const (
 
 	// stderrLinesPerPeriod is how many lines of a process's stderr are told of in each stderrPeriod.
 	stderrLinesPerPeriod = 200
-	stderrPeriod         = time.Second
+
+	// stderrPeriod is how long the period of stderrLinesPerPeriod is.
+	stderrPeriod = time.Second
 )
 
 // Log is an observe.EventWatcher that writes lines. Its methods may be called concurrently.
 type Log struct {
-	logger       hclog.Logger
-	observer     *observe.Observer
-	initialLevel hclog.Level // what Toggle returns to
-	stopEvents   func()      // ends the watching of events
+	logger       hclog.Logger      // where the lines go
+	observer     *observe.Observer // tells of the events and messages
+	initialLevel hclog.Level       // what Toggle returns to
+	stopEvents   func()            // ends the watching of events
 
 	refusalLimiter *eventLimiter[string]               // refusals by rule, status and cause; notes by code and server; busy servers
 	dropLimiter    *eventLimiter[string]               // by server and reason
@@ -177,6 +179,7 @@ func (l *Log) Event(e observe.Event) {
 	}
 }
 
+// logSessionOpened writes the line of a session that is there: who the client is, and what it has agreed on with the server.
 func (l *Log) logSessionOpened(s *observe.Session) {
 	fields := serverFields(s.Server, s, "transport", s.Transport)
 	if c := s.Client(); c != (observe.Implementation{}) {
@@ -195,6 +198,7 @@ func (l *Log) logSessionOpened(s *observe.Session) {
 	l.logger.Info("session opened", fields...)
 }
 
+// logSessionEnded writes the line of a session that is over: as a warning if it has ended with an error.
 func (l *Log) logSessionEnded(e observe.SessionEnded) {
 	fields := serverFields(e.Session.Server, e.Session, "after", roundDuration(e.Lasted), "calls", e.Calls)
 	if e.Err == nil {
@@ -213,10 +217,13 @@ func (l *Log) logSessionFailed(e observe.SessionFailed) {
 	l.logger.Warn("session ended before it began", l.sessionFailedFields(e)...)
 }
 
+// sessionFailedFields returns the fields of a line about a client that got no session.
 func (l *Log) sessionFailedFields(e observe.SessionFailed) []any {
 	return serverFields(e.Session.Server, e.Session, "transport", e.Session.Transport, "after", roundDuration(e.Lasted), "error", l.redactedError(e.Err))
 }
 
+// logRefused writes the line of a refused request: as a warning of the first one of a rule, status and cause in each refusalPeriod, at debug
+// of the others.
 func (l *Log) logRefused(e observe.Refused) {
 	kind := e.Rule + " " + strconv.Itoa(e.Status) + " " + e.Cause
 	if e.Cause == "" && e.Status == http.StatusUnauthorized {
@@ -240,6 +247,7 @@ func (l *Log) logDropped(e observe.Dropped) {
 	}
 }
 
+// droppedFields returns the fields of a line about a message that reached nobody. They hold no content.
 func (l *Log) droppedFields(e observe.Dropped) []any {
 	return serverFields(e.Server, e.Session, "reason", clipPrintable(e.Reason), "method", l.sanitized(e.Message.Method()), "id", l.sanitized(e.Message.ID().String()))
 }
@@ -255,6 +263,7 @@ func withoutContent(m *jsonrpc.Message) jsonrpc.Message {
 	return jsonrpc.NewError(m.ID(), 0, "", nil) // its id may be null, or missing, which a result has not
 }
 
+// refusedFields returns the fields of a line about a refused request.
 func (l *Log) refusedFields(e observe.Refused) []any {
 	fields := serverFields(e.Server, e.Session)
 	if e.Rule != "" {
@@ -295,6 +304,7 @@ func (l *Log) reportSuppressedStderr(pid, n int, last observe.Event) {
 	}
 }
 
+// logStream writes the line of a stream that was opened, resumed or closed, at debug.
 func (l *Log) logStream(e observe.Stream) {
 	if !l.logger.IsDebug() {
 		return

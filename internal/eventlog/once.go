@@ -26,18 +26,18 @@ func Once(log hclog.Logger) hclog.Logger {
 // of the same server less than onceInterval ago. Later it is a warning again.
 type onceLogger struct {
 	hclog.Logger
-	told *toldCauses
+	told *toldCauses // what was told lately
 }
 
 // toldCauses is what was told of servers. A Logger and all that were made of it (With) share one.
 type toldCauses struct {
-	mu             sync.Mutex
-	causesByServer map[string][]*warningCause
+	mu             sync.Mutex                 // guards causesByServer with all in it
+	causesByServer map[string][]*warningCause // by the name of the server: its latest maxCauses reasons
 }
 
 // warningCause is a reason for warnings.
 type warningCause struct {
-	text       string
+	text       string    // the reason in words, as causeOf returns it
 	toldAt     time.Time // when a warning was written of it last
 	timesSince int       // how often it came since then
 }
@@ -45,7 +45,7 @@ type warningCause struct {
 // maxCauses is how many reasons are kept of each server.
 const maxCauses = 10
 
-// Warn implements hclog.Logger.
+// Warn implements hclog.Logger. It writes a warning, or a line of the level debug if the same was told of the server lately.
 func (o *onceLogger) Warn(msg string, args ...any) {
 	text, server := causeOf(slices.Concat(o.ImpliedArgs(), args))
 	if text == "" || server == "" {
@@ -63,7 +63,7 @@ func (o *onceLogger) Warn(msg string, args ...any) {
 	}
 }
 
-// Log implements hclog.Logger.
+// Log implements hclog.Logger. It writes a warning as Warn does, and a line of another level as it is.
 func (o *onceLogger) Log(level hclog.Level, msg string, args ...any) {
 	if level == hclog.Warn {
 		o.Warn(msg, args...)
@@ -72,7 +72,7 @@ func (o *onceLogger) Log(level hclog.Level, msg string, args ...any) {
 	o.Logger.Log(level, msg, args...)
 }
 
-// With implements hclog.Logger.
+// With implements hclog.Logger. The Logger that it returns shares what was told with this one.
 func (o *onceLogger) With(args ...any) hclog.Logger {
 	return &onceLogger{o.Logger.With(args...), o.told}
 }

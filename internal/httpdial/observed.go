@@ -33,7 +33,8 @@ type observedTransport struct {
 	session *observe.Session // is told of the exchanges
 }
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip implements http.RoundTripper. It makes the request, and tells the Session of the exchange when the reply has ended. It
+// tells nothing if nobody watched exchanges when the request began.
 func (o *observedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !o.session.WantsExchanges() {
 		return o.RoundTripper.RoundTrip(req)

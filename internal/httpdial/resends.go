@@ -71,7 +71,8 @@ func limitWrites(dial dialFunc) dialFunc {
 // NewTransport.
 type limitedResends struct{ *http.Transport }
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip implements http.RoundTripper. It makes the request with its writes to HTTP/2 connections counted, which limitWrites
+// looks at.
 func (t limitedResends) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.Transport.RoundTrip(withWritesCounted(req))
 }

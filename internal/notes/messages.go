@@ -20,14 +20,14 @@ const maxAnsweredIDs = 32
 
 // conversation is what is known of a session's server. observe keeps it with the session.
 type conversation struct {
-	mu               sync.Mutex
+	mu               sync.Mutex                 // guards all other fields, replyHistory too
 	isComplete       bool                       // the watcher was told of initialize
 	observerGaps     uint64                     // GapCount of the Observer then: while it has not changed, the watcher was told of all messages since
 	answeredIDs      [maxAnsweredIDs]jsonrpc.ID // of the latest answers
 	nextAnswered     int                        // index in answeredIDs of what is replaced next
 	listCapabilities map[string]bool            // the capabilities with a list that the server has declared; nil: not known
 
-	replyHistory replyHistory // over HTTP; mu guards it, too
+	replyHistory replyHistory // what the server has answered over HTTP
 }
 
 // conversationOf returns what is known of a session's server.
@@ -193,5 +193,8 @@ func clip(text string) string {
 	return text
 }
 
-func itoa(n int) string          { return strconv.Itoa(n) }
+// itoa returns a number in decimal.
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// processText returns how a process is named in a remark.
 func processText(pid int) string { return "process " + strconv.Itoa(pid) }

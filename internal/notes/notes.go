@@ -34,14 +34,17 @@ func Watch(o *observe.Observer) (stop func()) {
 type watcher struct {
 	observer *observe.Observer // what is watched, and what is told of the Notes
 
-	mu         sync.Mutex
+	mu         sync.Mutex             // guards reported, stopSteps and earlyExits
 	reported   map[faultKey]time.Time // when each fault was told of last
 	stopSteps  map[int]string         // by process id: the last step by which the process was asked to end
-	earlyExits map[string]int         // by server: how many processes have ended at once since a session was last opened
+	earlyExits map[string]int         // by name of server: how many of its processes have ended at once (maxEarlyExitTime) since a session with it was last opened
 }
 
 // faultKey is a fault of a server.
-type faultKey struct{ server, code, title string }
+type faultKey struct {
+	server      string // the name of the server
+	code, title string // those of the doctor.Fault; faults may share a code
+}
 
 // putBounded keeps a value in a bounded map: a full one is emptied.
 func putBounded[K comparable, V any](m map[K]V, k K, v V) {

@@ -9,35 +9,39 @@ import (
 
 // An Event is something that happens beside the messages. Its concrete types are the structs
 // of this file. A Watcher changes nothing in it; it may keep it.
-type Event interface{ event() }
+type Event interface {
+	event() // does nothing: it marks the types that are Events
+}
 
 // SessionOpened says that a client's session is there: the client has said who it is. A
 // client of 2026-07-28 has no session over HTTP, and none is opened for its requests.
-type SessionOpened struct{ Session *Session }
+type SessionOpened struct {
+	Session *Session // the new session
+}
 
 // SessionEnded says that a session of which SessionOpened was told is over.
 type SessionEnded struct {
-	Session *Session
-	Err     error  // what went wrong; nil: it has ended in an orderly way
-	Reason  string // the same in words, or how else it has ended; holds no content
-	Lasted  time.Duration
-	Calls   uint64 // requests of the client
+	Session *Session      // the session that is over
+	Err     error         // what went wrong; nil: it has ended in an orderly way
+	Reason  string        // the same in words, or how else it has ended; holds no content
+	Lasted  time.Duration // since Session.Began
+	Calls   uint64        // requests of the client
 }
 
 // SessionFailed says that a client's connection has ended with an error before there was a
 // session: its server could not be started, for instance.
 type SessionFailed struct {
-	Session *Session
-	Err     error
-	Lasted  time.Duration
+	Session *Session      // what is known of the client; SessionOpened was not told of it
+	Err     error         // why the connection has ended; never nil
+	Lasted  time.Duration // since Session.Began
 }
 
 // CallLate says that a request of a client still has no answer, about 10 seconds after it came and
 // again after 60. Nobody is told so of subscriptions/listen.
 type CallLate struct {
-	Server  string
-	Session *Session // nil: the request is one of 2026-07-28 over HTTP, and nobody watched when it came
-	Method  string
+	Server  string     // the name of the server that the request is for
+	Session *Session   // nil: the request is one of 2026-07-28 over HTTP, and nobody watched when it came
+	Method  string     // the method of the request
 	ID      jsonrpc.ID // at the client's end
 	Since   time.Time  // when the request came
 }
@@ -45,30 +49,30 @@ type CallLate struct {
 // WaitingCallEnded says that a request of 2026-07-28 over HTTP was answered or cancelled. Nobody watched when it came, so
 // Watchers are not told of its answer; but WaitingCalls has returned it.
 type WaitingCallEnded struct {
-	Server  string
-	Session *Session // that WaitingCalls has made for it
-	Method  string
-	ID      jsonrpc.ID
-	Since   time.Time // when the request came
+	Server  string     // the name of the server that the request is for
+	Session *Session   // that WaitingCalls has made for it
+	Method  string     // the method of the request
+	ID      jsonrpc.ID // the request's id at the client's end
+	Since   time.Time  // when the request came
 }
 
 // CallTimedOut says that the bridge has answered a request of a client itself, because the
 // server has not done so in time (--request-timeout).
 type CallTimedOut struct {
-	Server  string
-	Session *Session // as in CallLate
-	Method  string
-	ID      jsonrpc.ID
-	Since   time.Time // when the request came
-	Timeout time.Duration
+	Server  string        // the name of the server that the request is for
+	Session *Session      // as in CallLate
+	Method  string        // the method of the request
+	ID      jsonrpc.ID    // the request's id at the client's end
+	Since   time.Time     // when the request came
+	Timeout time.Duration // how long the server had: the limit that has passed
 }
 
 // ProcessStarted says that a process of a server was started.
 type ProcessStarted struct {
-	Server  string
+	Server  string   // the name of the server that the process belongs to
 	Session *Session // of its client; a process that clients share has one of its own; nil: it was started before any client came
-	PID     int
-	Program string // the name of its program, without folder and arguments
+	PID     int      // the process id
+	Program string   // the name of its program, without folder and arguments
 
 	// Kill ends the process at once, and returns when it has ended. While the process is still being started, it returns an error.
 	Kill func() error
@@ -76,45 +80,45 @@ type ProcessStarted struct {
 
 // ProcessStopping says that the bridge has taken one more step to end a process.
 type ProcessStopping struct {
-	Server string
-	PID    int
+	Server string // the name of the server that the process belongs to
+	PID    int    // the process id
 	Step   string // "close stdin", "terminate", "kill"
 }
 
 // ProcessEnded says that a process has ended.
 type ProcessEnded struct {
-	Server        string
-	Session       *Session // as in ProcessStarted, or the client's that took the process later
-	PID           int
-	Program       string // as in ProcessStarted
-	Err           error  // nil: with exit status 0
-	StopRequested bool   // the bridge has asked it to end
-	Lasted        time.Duration
+	Server        string        // the name of the server that the process belongs to
+	Session       *Session      // as in ProcessStarted, or the client's that took the process later
+	PID           int           // the process id, as in ProcessStarted
+	Program       string        // as in ProcessStarted
+	Err           error         // nil: with exit status 0
+	StopRequested bool          // the bridge has asked it to end
+	Lasted        time.Duration // how long the process has run
 }
 
 // Stderr is one line that a process has written to its stderr, as it stands there.
 type Stderr struct {
-	Server  string
+	Server  string   // the name of the server that the process belongs to
 	Session *Session // as in ProcessStarted
-	PID     int
-	Line    string
+	PID     int      // the process id
+	Line    string   // the line, without its end; it may hold secrets
 }
 
 // Noise is output of a process that is no message.
 type Noise struct {
-	Server  string
+	Server  string   // the name of the server that the process belongs to
 	Session *Session // as in ProcessStarted
-	PID     int
-	Bytes   int
-	Reason  string // what is wrong with it
+	PID     int      // the process id
+	Bytes   int      // how long the output is
+	Reason  string   // what is wrong with it
 }
 
 // Dropped says that a message reached nobody.
 type Dropped struct {
-	Server  string
-	Session *Session // nil: not known, as it always is so far
-	Message jsonrpc.Message
-	Reason  string // holds no content
+	Server  string          // the name of the server that the message came from or was for
+	Session *Session        // nil: not known, as it always is so far
+	Message jsonrpc.Message // the message that reached nobody
+	Reason  string          // holds no content
 }
 
 // Refused says that a request, of HTTP or in it, was refused.
@@ -127,9 +131,9 @@ type Refused struct {
 	RemoteAddr string   // the client's address
 	Host       string   // of a request refused for its Host or Origin: its header Host, 100 bytes at most
 	Origin     string   // likewise, its header Origin
-	Status     int
-	Reason     string // what the client was told
-	Cause      string // why a credential is refused, in words of a fixed set; the client was not told; "": not known, or it is not about a credential
+	Status     int      // the HTTP status of the reply
+	Reason     string   // what the client was told
+	Cause      string   // why a credential is refused, in words of a fixed set; the client was not told; "": not known, or it is not about a credential
 }
 
 // Exchange is an HTTP exchange that has ended, of a client with the bridge (Downstream) or of the
@@ -137,41 +141,41 @@ type Refused struct {
 // hold credentials: a Watcher must take them out before it shows or keeps them. The Event is a pointer, because the struct is
 // large.
 type Exchange struct {
-	Server                      string
-	Session                     *Session // nil: not known
-	Hop                         Hop
-	Method                      string
-	URL                         string // Downstream: path and query. Upstream: all of it
-	Proto                       string // "HTTP/1.1"
-	RemoteAddr                  string // the peer's address
-	Status                      int
-	RequestHeader               http.Header
-	ResponseHeader              http.Header
+	Server                      string        // the name of the server that the exchange is for; "": it is for none, or that is not known
+	Session                     *Session      // nil: not known
+	Hop                         Hop           // with whom: Downstream a client, Upstream a server
+	Method                      string        // the HTTP method of the request
+	URL                         string        // Downstream: path and query. Upstream: all of it
+	Proto                       string        // "HTTP/1.1"
+	RemoteAddr                  string        // the peer's address
+	Status                      int           // the HTTP status of the reply; 0: there was no reply
+	RequestHeader               http.Header   // the headers of the request
+	ResponseHeader              http.Header   // the headers of the reply; nil: there was no reply
 	RequestBytes, ResponseBytes int64         // bytes of the body of the request, and of the reply
 	FirstByte                   time.Duration // until the reply began
-	Duration                    time.Duration
-	Began                       time.Time
-	Rule, Reason                string // of a refusal
-	Err                         error  // nil: it has ended in an orderly way
+	Duration                    time.Duration // how long the exchange took, bodies included
+	Began                       time.Time     // when the exchange began
+	Rule, Reason                string        // of a refusal
+	Err                         error         // nil: it has ended in an orderly way
 }
 
 // Stream says that a stream of events was opened, resumed or closed, or a WebSocket.
 type Stream struct {
-	Server      string
-	Session     *Session
-	Hop         Hop
-	Name        string // of the stream, in its session; "": the connection is the stream
-	Action      string // "opened", "resumed", "closed"
-	FromEventID string // of a resumed one: the event id from which
-	Reason      string // of a closed one
+	Server      string   // the name of the server
+	Session     *Session // the session that the stream belongs to
+	Hop         Hop      // with whom: Downstream a client, Upstream a server
+	Name        string   // of the stream, in its session; "": the connection is the stream
+	Action      string   // "opened", "resumed", "closed"
+	FromEventID string   // of a resumed one: the event id from which
+	Reason      string   // of a closed one
 }
 
 // Unanswered says that a request will have no answer that is known: its Conn was closed, its
 // session is over, it could not be sent, another request has its id, or too many are open.
 type Unanswered struct {
-	Session *Session
-	Hop     Hop
-	Call    *Call
+	Session *Session // the session in which the request passed
+	Hop     Hop      // at which end of the bridge the request passed
+	Call    *Call    // the request
 
 	// Cancelled says that the sender has cancelled the request. Watchers were told of the cancellation when it passed, which may be long ago.
 	Cancelled bool
@@ -179,26 +183,59 @@ type Unanswered struct {
 
 // Note is a remark about traffic that looks wrong: a diagnosis in passing.
 type Note struct {
-	Server  string
-	Session *Session
-	Code    string // of the diagnosis, as in docs/doctor.md
-	Text    string
+	Server  string   // the name of the server that the remark is about
+	Session *Session // the session in which it was seen; nil: in none
+	Code    string   // of the diagnosis, as in docs/doctor.md
+	Text    string   // the remark in words, with what to do; it may quote what peers have said
 }
 
-func (SessionOpened) event()    {}
-func (SessionEnded) event()     {}
-func (SessionFailed) event()    {}
-func (CallLate) event()         {}
-func (CallTimedOut) event()     {}
+// event marks SessionOpened as an Event. It does nothing.
+func (SessionOpened) event() {}
+
+// event marks SessionEnded as an Event. It does nothing.
+func (SessionEnded) event() {}
+
+// event marks SessionFailed as an Event. It does nothing.
+func (SessionFailed) event() {}
+
+// event marks CallLate as an Event. It does nothing.
+func (CallLate) event() {}
+
+// event marks CallTimedOut as an Event. It does nothing.
+func (CallTimedOut) event() {}
+
+// event marks WaitingCallEnded as an Event. It does nothing.
 func (WaitingCallEnded) event() {}
-func (ProcessStarted) event()   {}
-func (ProcessStopping) event()  {}
-func (ProcessEnded) event()     {}
-func (Stderr) event()           {}
-func (Noise) event()            {}
-func (Dropped) event()          {}
-func (Refused) event()          {}
-func (*Exchange) event()        {}
-func (Stream) event()           {}
-func (Unanswered) event()       {}
-func (Note) event()             {}
+
+// event marks ProcessStarted as an Event. It does nothing.
+func (ProcessStarted) event() {}
+
+// event marks ProcessStopping as an Event. It does nothing.
+func (ProcessStopping) event() {}
+
+// event marks ProcessEnded as an Event. It does nothing.
+func (ProcessEnded) event() {}
+
+// event marks Stderr as an Event. It does nothing.
+func (Stderr) event() {}
+
+// event marks Noise as an Event. It does nothing.
+func (Noise) event() {}
+
+// event marks Dropped as an Event. It does nothing.
+func (Dropped) event() {}
+
+// event marks Refused as an Event. It does nothing.
+func (Refused) event() {}
+
+// event marks *Exchange as an Event. It does nothing.
+func (*Exchange) event() {}
+
+// event marks Stream as an Event. It does nothing.
+func (Stream) event() {}
+
+// event marks Unanswered as an Event. It does nothing.
+func (Unanswered) event() {}
+
+// event marks Note as an Event. It does nothing.
+func (Note) event() {}

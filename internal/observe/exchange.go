@@ -43,11 +43,11 @@ func (o *Observer) serveHTTP(h http.Handler, w http.ResponseWriter, r *http.Requ
 // each allocation costs time.
 type exchange struct {
 	http.ResponseWriter
-	o *Observer
+	o *Observer // is told of the exchange at its end
 	Exchange
 	origin  *SessionOrigin // of the session that it belongs to; nil: not known
 	request http.Request   // the copy of the request that the Handler gets, whose Body is body
-	body    countedBody
+	body    countedBody    // the body of the request; counts what the Handler reads
 }
 
 // SetExchangeOrigin says to which session an HTTP exchange belongs. w is the ResponseWriter that the
@@ -75,7 +75,8 @@ func exchangeOf(w http.ResponseWriter) *exchange {
 // Unwrap is for an http.ResponseController.
 func (e *exchange) Unwrap() http.ResponseWriter { return e.ResponseWriter }
 
-// WriteHeader implements http.ResponseWriter.
+// WriteHeader implements http.ResponseWriter. It passes the status on, and notes it for the exchange, with the headers and when
+// the reply began. Informational statuses are passed on and not noted.
 func (e *exchange) WriteHeader(status int) {
 	if e.Status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		// No copy of the header: what stands in it now stays, because Handlers set no header later.
@@ -84,7 +85,7 @@ func (e *exchange) WriteHeader(status int) {
 	e.ResponseWriter.WriteHeader(status)
 }
 
-// Write implements http.ResponseWriter.
+// Write implements http.ResponseWriter. It passes bytes of the reply on, and counts them for the exchange.
 func (e *exchange) Write(p []byte) (int, error) {
 	if e.Status == 0 {
 		e.WriteHeader(http.StatusOK)
@@ -112,9 +113,10 @@ func (e *exchange) end(r *http.Request) {
 // countedBody is the body of a request. It counts the bytes that are read.
 type countedBody struct {
 	io.ReadCloser
-	bytesRead *int64
+	bytesRead *int64 // how many bytes were read: RequestBytes of the exchange
 }
 
+// Read implements io.Reader: it reads the body, and counts the bytes.
 func (b *countedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	*b.bytesRead += int64(n)

@@ -5,12 +5,12 @@ import "sync/atomic"
 // watcherValues is what Watchers keep with a Session or Call, each under a key of its own. There are few keys, and mostly none. The zero
 // value is empty. It needs no lock: a list is never changed, only replaced. Its methods may be called concurrently.
 type watcherValues struct {
-	latest atomic.Pointer[watcherValue] // the value that was kept last; nil: there is none
+	latest atomic.Pointer[watcherValue] // the list of all values that are kept, the one that was set last in front; nil: there are none
 }
 
 // watcherValue is one value that a Watcher keeps.
 type watcherValue struct {
-	key, value any
+	key, value any           // what the Watcher keeps, and under which key
 	before     *watcherValue // the value that was kept before, under another key; nil: there is none
 }
 

@@ -12,12 +12,13 @@ type moment int64
 // momentZero is what moments count from.
 var momentZero = time.Now()
 
+// now returns the present moment.
 func now() moment { return moment(time.Since(momentZero)) }
 
 // datedMoment is the time of day at a moment.
 type datedMoment struct {
-	at   moment
-	time time.Time
+	at   moment    // when it was
+	time time.Time // the time of day at that moment
 }
 
 // lastDated is when the time of day was asked for last; nil: never.

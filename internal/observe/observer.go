@@ -16,8 +16,8 @@ type Hop uint8
 
 // The hops.
 const (
-	Downstream Hop = 1 + iota // between the clients and the bridge
-	Upstream                  // between the bridge and the servers
+	Downstream Hop = 1 + iota // the clients' end of the bridge
+	Upstream                  // the servers' end of the bridge
 )
 
 // String returns "down" or "up".
@@ -28,8 +28,8 @@ type Direction uint8
 
 // The directions.
 const (
-	ToServer Direction = 1 + iota
-	ToClient
+	ToServer Direction = 1 + iota // from a client to a server
+	ToClient                      // from a server to a client
 )
 
 // String returns "c2s" or "s2c".
@@ -38,15 +38,15 @@ func (d Direction) String() string { return [...]string{"", "c2s", "s2c"}[d] }
 // Passed is a message that has passed one end of the bridge: one that was received from the
 // client (Downstream, ToServer) or the server (Upstream, ToClient), or one that was sent to either and taken.
 type Passed struct {
-	Seq          uint64 // grows in the order in which messages came or set out, so a response has a higher one than its request; has holes; 0: no Watcher needed numbers when it came or set out
-	CauseSeq     uint64 // Seq of the received message that it was made of; 0: HasCause is false, or no Watcher needed numbers when that one came
-	HasCause     bool   // it was made of a received message that Watchers were told of; false: it was received, the bridge has made it, or nobody was told of that one
-	Session      *Session
-	Hop          Hop
-	Dir          Direction
-	Message      jsonrpc.Message
-	Stream       string        // on which stream of the session; "": the transport has one stream only, it is not known, or no Watcher needs exchanges
-	TimeInBridge time.Duration // how long the bridge has had the cause; 0: there is none
+	Seq          uint64          // grows in the order in which messages came or set out, so a response has a higher one than its request; has holes; 0: no Watcher needed numbers when it came or set out
+	CauseSeq     uint64          // Seq of the received message that it was made of; 0: HasCause is false, or no Watcher needed numbers when that one came
+	HasCause     bool            // it was made of a received message that Watchers were told of; false: it was received, the bridge has made it, or nobody was told of that one
+	Session      *Session        // the session that the message belongs to
+	Hop          Hop             // at which end of the bridge it has passed
+	Dir          Direction       // where it goes: to the server or to the client
+	Message      jsonrpc.Message // the message, as it passed at this end
+	Stream       string          // on which stream of the session; "": the transport has one stream only, it is not known, or no Watcher needs exchanges
+	TimeInBridge time.Duration   // how long the bridge has had the cause; 0: there is none
 
 	// Call is the request that the message is, answers or cancels. nil: the message does
 	// none of that, or the request is not known.
@@ -60,8 +60,8 @@ type Passed struct {
 	// Source is the received message that this is, or that it was made of. nil: the bridge has made it, or nobody watched when that came.
 	Source *Source
 
-	at   moment
-	conn *conn // which it passed
+	at   moment // when it has passed; see At
+	conn *conn  // which it passed
 }
 
 // At returns when the message has passed.
@@ -69,10 +69,10 @@ func (p *Passed) At() time.Time { return p.at.Time() }
 
 // Call is a request as it passed one end of the bridge.
 type Call struct {
-	ID     jsonrpc.ID
-	Method string
-	Name   string    // of the tool or prompt, or the URI of the resource: its first 512 bytes; "": none, or no Watcher needed names when it passed
-	Dir    Direction // of the request
+	ID     jsonrpc.ID // the request's id, at this end
+	Method string     // the method of the request
+	Name   string     // of the tool or prompt, or the URI of the resource: its first 512 bytes; "": none, or no Watcher needed names when it passed
+	Dir    Direction  // of the request
 
 	cameUnwatched  bool        // it came while nobody was told: only its method, its id and when it came are known
 	lostBeforeTold atomic.Bool // its Conn was closed before Watchers were told
@@ -132,7 +132,7 @@ type Observer struct {
 
 	lastSeq       atomic.Uint64 // see NextSeq
 	sessionCount  atomic.Uint64 // of the numbers in Session.Name
-	internedNames internedNames
+	internedNames internedNames // shares the texts of names that come again
 
 	mu              sync.Mutex                     // held while one of the lists of Watchers is changed
 	activeWatchers  []Watcher                      // who wants to be told of messages

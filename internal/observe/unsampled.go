@@ -14,8 +14,8 @@ type unsampledCalls struct {
 	unanswered atomic.Int64 // also those that were cancelled: their answers may come still
 
 	cancelledCount atomic.Int64 // len(cancelled)
-	cancelledMu    sync.Mutex
-	cancelled      []string // normalizedID of those that were cancelled: the latest maxCancelled, the oldest first
+	cancelledMu    sync.Mutex   // guards cancelled
+	cancelled      []string     // normalizedID of those that were cancelled: the latest maxCancelled, the oldest first
 }
 
 // sessionUnsampledCalls are the unsampledCalls of a session.

@@ -9,13 +9,13 @@ import (
 
 // WaitingCall is a request that has no answer yet, whether Watchers were told of it or not.
 type WaitingCall struct {
-	Server  string
-	Session *Session
-	Method  string
+	Server  string     // the name of the server that the request is for, or has come from (Dir)
+	Session *Session   // the session of the client that has sent the request, or is to answer it; never nil
+	Method  string     // the method of the request
 	ID      jsonrpc.ID // at the client's end
-	Dir     Direction
-	Since   time.Time // when it came
-	Told    bool      // Watchers were told of it
+	Dir     Direction  // ToServer: a client has sent the request; ToClient: the server has
+	Since   time.Time  // when it came
+	Told    bool       // Watchers were told of it
 }
 
 // WaitingCalls returns the requests in calls that have no answer yet, also those that came while nobody watched. calls are those of

@@ -12,10 +12,10 @@ import (
 
 // How long values may be, in bytes: clients and servers choose them.
 const (
-	maxNameBytes    = 128
-	maxTextBytes    = 256
-	maxURIBytes     = 1024
-	maxContentBytes = 16 << 10
+	maxNameBytes    = 128      // of a name, a method, an id, and other short values
+	maxTextBytes    = 256      // of the text of an error
+	maxURIBytes     = 1024     // of the URI of a resource
+	maxContentBytes = 16 << 10 // of arguments, results and what notifications say
 )
 
 // truncate returns a text of that many bytes at most, in valid UTF-8: a collector refuses anything

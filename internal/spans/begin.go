@@ -22,7 +22,7 @@ type requestSpan struct {
 // recordedSpan is a span that is sent to the collector.
 type recordedSpan struct {
 	trace.Span
-	session       *observe.Session
+	session       *observe.Session  // the session that its request belongs to
 	key           requestKey        // of its request
 	progressToken jsonrpc.ID        // zero: none
 	firstRound    trace.SpanContext // of the first request of a conversation of several rounds (requestState); invalid: there was no earlier round
@@ -35,8 +35,8 @@ type recordedSpan struct {
 }
 
 var (
-	serverSpanOptions = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
-	clientSpanOptions = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient)}
+	serverSpanOptions = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)} // make a span a SERVER span
+	clientSpanOptions = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient)} // make a span a CLIENT span
 )
 
 // isReceived reports whether a message has come to the bridge, and was not sent by it.

@@ -21,21 +21,22 @@ type exporter struct {
 	warn                  func(err error, failed int) // see New
 	hider                 *secretHider                // nil: there is nothing to hide
 	ctx                   context.Context             // done: nothing is sent any more
-	stop                  context.CancelFunc
-	lastSpansSent         chan struct{} // closed when Shutdown has returned: no ExportSpans runs any more
+	stop                  context.CancelFunc          // ends ctx
+	lastSpansSent         chan struct{}               // closed when Shutdown has returned: no ExportSpans runs any more
 
-	mu                   sync.Mutex
-	nextWarning          time.Time // when warn may be called again
-	failuresSinceWarning int
+	mu                   sync.Mutex // guards nextWarning and failuresSinceWarning
+	nextWarning          time.Time  // when warn may be called again
+	failuresSinceWarning int        // how many failures there were since warn was called for one
 }
 
+// newExporter returns an exporter that sends spans by inner. warn is that of New.
 func newExporter(inner sdktrace.SpanExporter, warn func(err error, failed int)) *exporter {
 	e := &exporter{SpanExporter: inner, warn: warn, lastSpansSent: make(chan struct{})}
 	e.ctx, e.stop = context.WithCancel(context.Background())
 	return e
 }
 
-// ExportSpans implements trace.SpanExporter.
+// ExportSpans implements trace.SpanExporter. It sends spans, and reports a failure itself, so it returns nil. After abort it sends nothing.
 func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -54,7 +55,7 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 	return nil
 }
 
-// Shutdown implements trace.SpanExporter.
+// Shutdown implements trace.SpanExporter. The SDK calls it when it sends no more spans; abort waits for it.
 func (e *exporter) Shutdown(context.Context) error {
 	defer close(e.lastSpansSent)
 	return e.SpanExporter.Shutdown(context.Background()) // waits for nothing

@@ -20,6 +20,7 @@ type secretHider struct {
 // minSecretBytes is the length of the shortest value that is looked for. Shorter ones occur by chance.
 const minSecretBytes = 4
 
+// newSecretHider returns a hider of the secrets that the OTEL_* variables of env have.
 func newSecretHider(env LookupEnv) *secretHider {
 	h := &secretHider{urlPattern: regexp.MustCompile(`(?i)\bhttps?://[^\s"'<>]*`)}
 	for _, prefix := range []string{"OTEL_EXPORTER_OTLP_TRACES_", "OTEL_EXPORTER_OTLP_"} {
@@ -90,14 +91,26 @@ func (h *secretHider) hide(text string) string {
 
 // sdkLog takes the log of the OpenTelemetry SDK, which otherwise goes to stderr and quotes settings that the SDK does
 // not understand. It passes on that there was an error, without its values, and drops all else.
-type sdkLog struct{ warn func(error) }
+type sdkLog struct {
+	warn func(error) // is told that the SDK does not understand a setting
+}
 
-func (sdkLog) Init(logr.RuntimeInfo)            {}
-func (sdkLog) Enabled(int) bool                 { return false }
-func (sdkLog) Info(int, string, ...any)         {}
+// Init implements logr.LogSink. It does nothing.
+func (sdkLog) Init(logr.RuntimeInfo) {}
+
+// Enabled implements logr.LogSink. It returns false: only errors are wanted.
+func (sdkLog) Enabled(int) bool { return false }
+
+// Info implements logr.LogSink. It drops the line.
+func (sdkLog) Info(int, string, ...any) {}
+
+// WithValues implements logr.LogSink. It drops the values, in which there may be a setting.
 func (l sdkLog) WithValues(...any) logr.LogSink { return l }
-func (l sdkLog) WithName(string) logr.LogSink   { return l }
+
+// WithName implements logr.LogSink. It drops the name.
+func (l sdkLog) WithName(string) logr.LogSink { return l }
+
+// Error implements logr.LogSink. It passes on only msg: the error and the values have the setting in them.
 func (l sdkLog) Error(_ error, msg string, _ ...any) {
-	// The error and the values have the setting in them.
 	l.warn(errors.New("a setting of OTEL_* is not understood: " + msg))
 }

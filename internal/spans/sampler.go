@@ -39,7 +39,7 @@ type idGenerator struct{}
 // traceIDKey is the key in a ctx of the trace.TraceID for a span that begins a trace.
 type traceIDKey struct{}
 
-// NewIDs implements sdktrace.IDGenerator.
+// NewIDs implements sdktrace.IDGenerator. The id of the trace is that of traceIDKey in ctx, or else a new one.
 func (g idGenerator) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	id, ok := ctx.Value(traceIDKey{}).(trace.TraceID)
 	if !ok {
@@ -48,9 +48,10 @@ func (g idGenerator) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	return id, newSpanID()
 }
 
-// NewSpanID implements sdktrace.IDGenerator.
+// NewSpanID implements sdktrace.IDGenerator. It returns a random id.
 func (idGenerator) NewSpanID(context.Context, trace.TraceID) trace.SpanID { return newSpanID() }
 
+// newTraceID returns a random id for a trace.
 func newTraceID() (id trace.TraceID) {
 	for !id.IsValid() {
 		binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
@@ -59,6 +60,7 @@ func newTraceID() (id trace.TraceID) {
 	return id
 }
 
+// newSpanID returns a random id for a span.
 func newSpanID() (id trace.SpanID) {
 	for !id.IsValid() {
 		binary.NativeEndian.PutUint64(id[:], rand.Uint64())

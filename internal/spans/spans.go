@@ -33,6 +33,7 @@ import (
 // LookupEnv returns an environment variable, as os.LookupEnv does.
 type LookupEnv func(name string) (string, bool)
 
+// get returns the value of a variable without spaces around it; "": it is not set.
 func (l LookupEnv) get(name string) string {
 	text, _ := l(name)
 	return strings.TrimSpace(text)
@@ -47,17 +48,17 @@ func Enabled(env LookupEnv) bool {
 
 // Spans is an observe.Sampler that makes spans.
 type Spans struct {
-	provider       *sdktrace.TracerProvider
-	tracer         trace.Tracer
-	sampler        sdktrace.Sampler // the provider's
-	exporter       *exporter
-	recordsContent bool                // arguments, results and texts of notifications are in spans
-	redact         func(string) string // see SetRedact; nil: nothing is taken out
+	provider       *sdktrace.TracerProvider // the SDK's; Close shuts it down, which sends the last spans
+	tracer         trace.Tracer             // begins spans
+	sampler        sdktrace.Sampler         // the provider's
+	exporter       *exporter                // sends the spans that have ended
+	recordsContent bool                     // arguments, results and texts of notifications are in spans
+	redact         func(string) string      // see SetRedact; nil: nothing is taken out
 
-	openSpanCount atomic.Int64 // spans in openBySession
-	mu            sync.Mutex   // of what follows, and of the fields of every recordedSpan that change
-	openBySession map[*observe.Session]*openSpans
-	firstRounds   firstRounds
+	openSpanCount atomic.Int64                    // spans in openBySession
+	mu            sync.Mutex                      // guards openBySession and firstRounds, and the fields of every recordedSpan that change
+	openBySession map[*observe.Session]*openSpans // the spans that have not ended, by session
+	firstRounds   firstRounds                     // the first spans of conversations of several rounds
 }
 
 // New returns Spans that send to the endpoint that the environment names. The exporter and the
@@ -100,6 +101,7 @@ func New(ctx context.Context, env LookupEnv, warn func(err error, failed int)) (
 	return newSpans(out, r, strings.EqualFold(env.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"), "true")), nil
 }
 
+// newSpans returns Spans of the resource r that send by out. content: arguments, results and texts of notifications become parts of spans.
 func newSpans(out *exporter, r *resource.Resource, content bool) *Spans {
 	sampler := samplerFromEnv(os.LookupEnv)
 	p := sdktrace.NewTracerProvider(sdktrace.WithBatcher(out), sdktrace.WithResource(r), sdktrace.WithSampler(sampler), sdktrace.WithIDGenerator(idGenerator{}))
@@ -147,5 +149,8 @@ func (s *Spans) Watch(o *observe.Observer) (stop func()) {
 // nopWatcher is an observe.Watcher that does nothing: while it watches, all messages are observed.
 type nopWatcher struct{}
 
+// Message implements observe.Watcher. It does nothing.
 func (nopWatcher) Message(*observe.Passed) {}
-func (nopWatcher) Event(observe.Event)     {}
+
+// Event implements observe.Watcher. It does nothing.
+func (nopWatcher) Event(observe.Event) {}

@@ -19,7 +19,7 @@ const maxOpenSpans = 10_000
 
 // requestKey is a request or a progress token, in a session.
 type requestKey struct {
-	hop observe.Hop
+	hop observe.Hop       // the end of the bridge at which the request passes
 	dir observe.Direction // of the request
 	id  jsonrpc.ID        // of the request, or its progress token
 }
@@ -124,10 +124,9 @@ func (r *recordedSpan) isCancelled() bool {
 	return r.cancelled || r.cancelForwarded && !isSession(r.session)
 }
 
-// What firstRounds keep: how many conversations, and for how long after their last input_required.
 const (
-	maxConversations    = 1000
-	conversationTimeout = 10 * time.Minute
+	maxConversations    = 1000             // how many conversations firstRounds keep at most
+	conversationTimeout = 10 * time.Minute // how long firstRounds keep a conversation after its last input_required
 )
 
 // requestStateHash stands for the requestState of a conversation, which holds its secrets.
@@ -136,14 +135,14 @@ type requestStateHash [sha256.Size]byte
 // firstRounds are the first spans of conversations in which the server has asked for input
 // (2026-07-28). The zero value works.
 type firstRounds struct {
-	byRequestState map[requestStateHash]conversation
-	oldestFirst    []requestStateHash // keys of byRequestState, as they were added
+	byRequestState map[requestStateHash]conversation // the conversations, by what the server has named its last round
+	oldestFirst    []requestStateHash                // keys of byRequestState, as they were added
 }
 
 // conversation is a call of several rounds, each of which is a request.
 type conversation struct {
 	firstSpan trace.SpanContext // of the first round
-	expires   time.Time
+	expires   time.Time         // when it is forgotten
 }
 
 // requestStateOf returns the requestState of a request that goes on with an earlier round, as raw JSON; nil: it has none.
