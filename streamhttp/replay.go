@@ -128,9 +128,11 @@ func (rp *replayStore) evictOldest() {
 // nobody reads them (parked). The session's lock guards it.
 type retention struct {
 	replayStore
-	streams map[uint64]*stream          // the streams that can be resumed, by their key
-	parked  struct{ bytes, events int } // how much waits on streams that are parked, all together
-	budget  *budget.Share               // for replayStore and parked; nil: they are not counted
+	streams map[uint64]*stream // the streams that can be resumed, by their key
+	parked  struct {           // how much waits on streams that are parked, all together
+		bytes, events int // the bytes of the events, and how many events there are
+	}
+	budget *budget.Share // for replayStore and parked; nil: they are not counted
 }
 
 // add makes st one that can be resumed.

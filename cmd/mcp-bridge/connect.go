@@ -20,13 +20,13 @@ import (
 
 // connectFlags are the flags of connect, and of record.
 type connectFlags struct {
-	log    logFlags
-	target targetFlags
-	limits limitFlags
-	config string // --config: the configuration file that has the server; "": the arguments name the server
+	log    logFlags    // the flags that say what is logged, and how
+	target targetFlags // the flags that say which server it is, and how it is reached
+	limits limitFlags  // the flags that bound messages and waits
+	config string      // --config: the configuration file that has the server; "": the arguments name the server
 
-	tracing tracingFlags
-	inspect inspectFlags
+	tracing tracingFlags // the flags that say what is written down of the traffic
+	inspect inspectFlags // the flags that say whether a browser can look at the run, and who may
 
 	logFile  string // --log-file: the file of the log; "": the log goes to stderr
 	isRecord bool   // the command is record, whose first argument is the file to write; false: it is connect
@@ -158,7 +158,8 @@ func (f *connectFlags) openLog(stderr io.Writer) (w io.Writer, closeLog func(), 
 	}, nil
 }
 
-// run serves the client until it has gone, its server has ended or ctx is done. to and name are those of parse.
+// run serves the client until it has gone, its server has ended or ctx is done. to and name are those of parse: the server, or its
+// name in the file of --config. The error says why the server could not be started, or how the session has failed.
 func (f *connectFlags) run(ctx context.Context, to target, name string, env environment, log hclog.Logger) error {
 	warnUnusedFlags(f.set, to, log)
 	settings := f.target.settings()

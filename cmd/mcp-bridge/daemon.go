@@ -26,9 +26,9 @@ import (
 
 // daemon is one run of serve.
 type daemon struct {
-	flags        *serveFlags // the flags of the command line
-	env          environment // what the run may touch of its process
-	log          hclog.Logger
+	flags        *serveFlags             // the flags of the command line
+	env          environment             // what the run may touch of its process
+	log          hclog.Logger            // where the lines of the run go
 	observer     *observe.Observer       // is told what passes through all servers, and tells its Watchers
 	tracing      *tracing                // takes secrets out of what observer tells, and writes it down if there is a --trace or --record
 	fail         context.CancelCauseFunc // ends the run with an error; with nil, without one

@@ -25,12 +25,12 @@ import (
 
 // loginFlags are the flags of login.
 type loginFlags struct {
-	credential    credentialFlags
-	useDeviceCode bool   // --device-code: sign in with a code on another device
-	registerAnew  bool   // --fresh: register the client anew first
-	cancel        bool   // --cancel: end the sign-in to this server that is under way in another process
-	detached      bool   // --detached (not in the help): this process does the sign-in of a bridge that has started it
-	callback      string // --callback: where the browser has ended, for the sign-in of another process; "-": read it from stdin; "": not given
+	credential    credentialFlags // the flags that say whose credential is meant
+	useDeviceCode bool            // --device-code: sign in with a code on another device
+	registerAnew  bool            // --fresh: register the client anew first
+	cancel        bool            // --cancel: end the sign-in to this server that is under way in another process
+	detached      bool            // --detached (not in the help): this process does the sign-in of a bridge that has started it
+	callback      string          // --callback: where the browser has ended, for the sign-in of another process; "-": read it from stdin; "": not given
 }
 
 // flagSet returns the set of all flags of login; parsing it sets the fields of f, which have their defaults until then.

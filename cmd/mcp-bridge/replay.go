@@ -72,10 +72,10 @@ func replayCommand(ctx context.Context, args []string, env environment) error {
 
 // replayFlags are the flags of replay without --serve.
 type replayFlags struct {
-	log       logFlags
-	target    targetFlags
-	limits    limitFlags
-	recording replayInputFlags
+	log       logFlags         // the flags that say what is logged, and how
+	target    targetFlags      // the flags that say which server it is, and how it is reached
+	limits    limitFlags       // the flags that bound messages and waits
+	recording replayInputFlags // the flags that say what is read of the recording
 
 	ignore []string      // --ignore: what may differ from the recorded answers
 	wait   time.Duration // --wait: how much longer than in the recording to wait for the server
@@ -227,10 +227,10 @@ func (f *replayFlags) play(ctx context.Context, rec *replay.Recording, to target
 // replayServeFlags are the flags of replay --serve.
 type replayServeFlags struct {
 	serveFlags
-	recording    replayInputFlags
-	serve        bool // --serve: replayCommand looks for the flag among the arguments; nothing reads this field
-	mustMatchAll bool // --strict: the run fails unless all that is recorded was asked, and nothing else
-	stdio        bool // --stdio: the client is at our stdin and stdout, as with connect
+	recording    replayInputFlags // the flags that say what is read of the recording
+	serve        bool             // --serve: replayCommand looks for the flag among the arguments; nothing reads this field
+	mustMatchAll bool             // --strict: the run fails unless all that is recorded was asked, and nothing else
+	stdio        bool             // --stdio: the client is at our stdin and stdout, as with connect
 }
 
 // flagSet returns the set of all flags of replay --serve; parsing it sets the fields of f, which have their defaults until then.

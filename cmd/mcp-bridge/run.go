@@ -33,7 +33,7 @@ const (
 
 // environment is what a run may touch of the process around it.
 type environment struct {
-	stdin, stdout *os.File
+	stdin, stdout *os.File                    // stdin and stdout of the process: with connect, the client is there
 	stderr        io.Writer                   // takes lines for people, and the log; a write never waits for who reads it
 	lookup        func(string) (string, bool) // returns the value of an environment variable, and whether it is set
 	hangup        <-chan os.Signal            // gets each SIGHUP; nil: never

@@ -18,16 +18,16 @@ import (
 
 // serveFlags are the flags of serve.
 type serveFlags struct {
-	log     logFlags
-	target  targetFlags
-	limits  limitFlags
-	listen  listenFlags
-	access  accessFlags
-	protect protectFlags
-	scale   scaleFlags
-	metrics metricsFlags
-	tracing tracingFlags
-	inspect inspectFlags
+	log     logFlags     // the flags that say what is logged, and how
+	target  targetFlags  // the flags that say which server it is, and how it is reached
+	limits  limitFlags   // the flags that bound messages and waits
+	listen  listenFlags  // the flags that say where clients come in
+	access  accessFlags  // the flags that say who may come in
+	protect protectFlags // the flags that say whose access tokens are accepted
+	scale   scaleFlags   // the flags that bound sessions and processes
+	metrics metricsFlags // the flags about metrics
+	tracing tracingFlags // the flags that say what is written down of the traffic
+	inspect inspectFlags // the flags that say whether a browser can look at the run, and who may
 
 	demo   bool   // --demo: serve the built-in demo server
 	config string // --config: the configuration file whose servers are served; "": there is one server, of the command line

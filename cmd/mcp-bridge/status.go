@@ -96,9 +96,9 @@ func (f *credentialFlags) listStored(ctx context.Context, server string, env env
 
 // statusFlags are the flags of status.
 type statusFlags struct {
-	credential   credentialFlags
-	json         bool // --json: write the report as JSON
-	checkRenewal bool // --check: renew tokens that are about to expire
+	credential   credentialFlags // the flags that say whose credential is meant
+	json         bool            // --json: write the report as JSON
+	checkRenewal bool            // --check: renew tokens that are about to expire
 }
 
 // flagSet returns the set of all flags of status; parsing it sets the fields of f, which have their defaults until then.
@@ -401,9 +401,9 @@ func oneLine(err error) string {
 
 // logoutFlags are the flags of logout.
 type logoutFlags struct {
-	credential   credentialFlags
-	all          bool // --all: sign out of all servers
-	forgetClient bool // --forget-client: delete the client's registration too, so that the next sign-in registers it anew
+	credential   credentialFlags // the flags that say whose credential is meant
+	all          bool            // --all: sign out of all servers
+	forgetClient bool            // --forget-client: delete the client's registration too, so that the next sign-in registers it anew
 }
 
 // flagSet returns the set of all flags of logout; parsing it sets the fields of f, which have their defaults until then.

@@ -13,8 +13,8 @@ import (
 // initialize, and the client is asked by requests while this one is in progress.
 type legacyRequest struct {
 	*session
-	id     jsonrpc.ID
-	method string
+	id     jsonrpc.ID // the request's id
+	method string     // the request's method
 }
 
 // client returns what the client has said of itself in initialize.

@@ -52,10 +52,10 @@ func page[T any](s *session, key string, params []byte, rows []T) (any, error) {
 
 // Prompt is a row of prompts/list.
 type Prompt struct {
-	Name        string     `json:"name"`
-	Title       string     `json:"title"`
-	Description string     `json:"description"`
-	Arguments   []Argument `json:"arguments,omitempty"`
+	Name        string     `json:"name"`                // the name of the prompt, by which clients call it
+	Title       string     `json:"title"`               // how people see the prompt named
+	Description string     `json:"description"`         // what the prompt is for
+	Arguments   []Argument `json:"arguments,omitempty"` // the arguments that the prompt takes
 
 	Render   func(args map[string]string) []Message `json:"-"` // returns the messages of the prompt for these arguments
 	Complete map[string][]string                    `json:"-"` // for each argument, the values that complete it
@@ -64,16 +64,16 @@ type Prompt struct {
 
 // Argument is an argument of a prompt.
 type Argument struct {
-	Name        string `json:"name"`
-	Title       string `json:"title"`
-	Description string `json:"description"`
-	Required    bool   `json:"required"`
+	Name        string `json:"name"`        // the name of the argument
+	Title       string `json:"title"`       // how people see the argument named
+	Description string `json:"description"` // what the argument is for
+	Required    bool   `json:"required"`    // the prompt needs the argument
 }
 
 // Message is a message of a prompt, or of a question to the client's model.
 type Message struct {
-	Role    string  `json:"role"` // user or assistant
-	Content Content `json:"content"`
+	Role    string  `json:"role"`    // user or assistant
+	Content Content `json:"content"` // what is said
 }
 
 // allPrompts are the demo's own prompts.
@@ -155,11 +155,11 @@ func (c *Call) getPrompt(params []byte) (any, error) {
 type Resource struct {
 	URI         string `json:"uri,omitempty"`         // the address of the resource; "": it is a template
 	URITemplate string `json:"uriTemplate,omitempty"` // the address of a template, with {id} in it; "": it is no template
-	Name        string `json:"name"`
-	Title       string `json:"title"`
-	Description string `json:"description"`
-	MimeType    string `json:"mimeType"`
-	Size        int    `json:"size,omitempty"` // the size of the content in bytes; 0: not said
+	Name        string `json:"name"`                  // the name of the resource or template
+	Title       string `json:"title"`                 // how people see the resource or template named
+	Description string `json:"description"`           // what the resource or template is for
+	MimeType    string `json:"mimeType"`              // the media type of the content
+	Size        int    `json:"size,omitempty"`        // the size of the content in bytes; 0: not said
 
 	Text   string                 `json:"-"` // the content if it is text
 	Blob   string                 `json:"-"` // the content if it is binary, in Base64; "": it is text
@@ -170,8 +170,8 @@ type Resource struct {
 
 // Contents is one part of what resources/read returns.
 type Contents struct {
-	URI      string  `json:"uri"`
-	MimeType string  `json:"mimeType"`
+	URI      string  `json:"uri"`            // the address of the resource
+	MimeType string  `json:"mimeType"`       // the media type of the content
 	Text     *string `json:"text,omitempty"` // the content; nil: it is in Blob
 	Blob     string  `json:"blob,omitempty"` // binary content, in Base64; "": it is in Text
 }

@@ -80,10 +80,10 @@ func (s *session) discover() (any, error) {
 // the client sends it again with the answers.
 type modernRequest struct {
 	*session
-	id     jsonrpc.ID
-	method string
-	params []byte
-	meta   era.Meta // the _meta of the request, which says who the client is
+	id     jsonrpc.ID // the request's id
+	method string     // the request's method
+	params []byte     // the params of the request, raw
+	meta   era.Meta   // the _meta of the request, which says who the client is
 
 	state     requestState               // what the earlier rounds of this request have brought; empty in the first round
 	binding   string                     // what its requestState is bound to (requestBinding)

@@ -11,9 +11,9 @@ import (
 // schema is the part of JSON Schema that the tools here use. Arguments are
 // checked against it, so that what a tool says of itself and what it does agree.
 type schema struct {
-	Type        string            `json:"type,omitempty"` // the JSON type; "": any
-	Title       string            `json:"title,omitempty"`
-	Description string            `json:"description,omitempty"`
+	Type        string            `json:"type,omitempty"`                 // the JSON type; "": any
+	Title       string            `json:"title,omitempty"`                // how a form names the value
+	Description string            `json:"description,omitempty"`          // what the value is, for people and models
 	Enum        []string          `json:"enum,omitempty"`                 // the strings that are allowed; nil: all
 	EnumNames   []string          `json:"enumNames,omitempty"`            // how a form shows the values of Enum, in the same order
 	Format      string            `json:"format,omitempty"`               // the format of a string, such as "email"; it is not checked

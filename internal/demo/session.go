@@ -187,9 +187,9 @@ var capabilities = map[string]map[string]bool{
 
 // implementation is what this server says about itself (serverInfo).
 type implementation struct {
-	Name    string `json:"name"`
-	Title   string `json:"title"`
-	Version string `json:"version"`
+	Name    string `json:"name"`    // the name of the server, for programs
+	Title   string `json:"title"`   // the name of the server, for people
+	Version string `json:"version"` // the version of the server
 }
 
 // info returns the serverInfo, with the version that Server.Version says, or else that of the build.

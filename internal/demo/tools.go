@@ -8,9 +8,9 @@ import (
 
 // Tool is one row of the table of tools: what tools/list tells, and what a call does.
 type Tool struct {
-	Name        string      `json:"name"`
-	Title       string      `json:"title"`
-	Description string      `json:"description"`
+	Name        string      `json:"name"`                   // the name of the tool, by which clients call it
+	Title       string      `json:"title"`                  // the name of the tool, for people
+	Description string      `json:"description"`            // what the tool does, for the model
 	Input       any         `json:"inputSchema"`            // the schema of the arguments, which are checked against it if it is a *schema
 	Output      any         `json:"outputSchema,omitempty"` // the schema of Result.Structured; nil: none
 	Annotations annotations `json:"annotations"`            // hints for clients
@@ -47,7 +47,7 @@ func Typed[A any](f func(c *Call, a A) (*Result, error)) func(*Call, json.RawMes
 
 // Result is the result of tools/call.
 type Result struct {
-	Content    []Content `json:"content"`
+	Content    []Content `json:"content"`                     // the result as blocks, for the model and people
 	Structured any       `json:"structuredContent,omitempty"` // the result as JSON, as Tool.Output describes it; nil: none
 	IsError    bool      `json:"isError,omitempty"`           // the tool has failed, and Content says why
 }

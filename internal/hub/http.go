@@ -177,10 +177,10 @@ func (h *Hub) describeRequest(r *http.Request) (server, remote string) {
 
 // indexEntry is one server in the index (/servers).
 type indexEntry struct {
-	Name        string            `json:"name"`
-	Description string            `json:"description,omitempty"`
-	Endpoints   map[string]string `json:"endpoints"` // the path of each endpoint that is served, by name: mcp, sse, ws
-	Sessions    int               `json:"sessions"`  // how many sessions clients have with it
+	Name        string            `json:"name"`                  // the name of the server
+	Description string            `json:"description,omitempty"` // what the configuration says of the server; "": nothing
+	Endpoints   map[string]string `json:"endpoints"`             // the path of each endpoint that is served, by name: mcp, sse, ws
+	Sessions    int               `json:"sessions"`              // how many sessions clients have with it
 	upstream.State
 }
 

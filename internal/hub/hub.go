@@ -95,7 +95,7 @@ func (o *Options) publicPrefix(r *http.Request) string {
 
 // Hub is an http.Handler for all servers. Its methods may be called concurrently.
 type Hub struct {
-	opts           Options
+	opts           Options        // New's, with a Logger
 	handler        http.Handler   // calls serve, within Options.Deadlines
 	totalProcesses *processLimit  // bounds the processes of all servers together
 	clientBudget   *budget.Budget // how much memory clients of all servers may make us hold

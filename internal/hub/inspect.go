@@ -11,7 +11,7 @@ import (
 
 // Info is what those who look after a bridge may know about a server.
 type Info struct {
-	Name, Description string
+	Name, Description string         // the name of the server, and what the configuration says of it
 	Remote            bool           // the server is reached at a URL; false: the bridge runs it
 	State             upstream.State // whether it works, and what it does now
 	Sessions          int            // how many sessions clients have with it

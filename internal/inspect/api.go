@@ -20,15 +20,15 @@ import (
 
 // Server is what the API says of a configured server.
 type Server struct {
-	Name          string  `json:"name"`
-	Description   string  `json:"description,omitempty"`
-	Remote        bool    `json:"remote"`              // the server is reached at a URL; false: the bridge runs it
-	Ready         bool    `json:"ready"`               // the server runs, or nothing speaks against starting it
-	Running       int     `json:"running"`             // how many processes run; of a remote server, how many connections are open
-	LastError     string  `json:"lastError,omitempty"` // what was wrong last; "": nothing since the server has answered
-	Sessions      int     `json:"sessions"`            // how many sessions clients have with it
-	Calls         int     `json:"calls"`               // how many calls of clients are in progress
-	OldestCallAge float64 `json:"oldest,omitempty"`    // for how many seconds the oldest call in progress has waited; 0: there is none
+	Name          string  `json:"name"`                  // the name of the server
+	Description   string  `json:"description,omitempty"` // what the configuration says of the server; "": nothing
+	Remote        bool    `json:"remote"`                // the server is reached at a URL; false: the bridge runs it
+	Ready         bool    `json:"ready"`                 // the server runs, or nothing speaks against starting it
+	Running       int     `json:"running"`               // how many processes run; of a remote server, how many connections are open
+	LastError     string  `json:"lastError,omitempty"`   // what was wrong last; "": nothing since the server has answered
+	Sessions      int     `json:"sessions"`              // how many sessions clients have with it
+	Calls         int     `json:"calls"`                 // how many calls of clients are in progress
+	OldestCallAge float64 `json:"oldest,omitempty"`      // for how many seconds the oldest call in progress has waited; 0: there is none
 }
 
 // Options say what is shown. All but Addresses, Restart and Logger are needed.
@@ -63,7 +63,7 @@ type Options struct {
 
 // Inspector answers requests about a running bridge. Its methods may be called concurrently.
 type Inspector struct {
-	opts         Options
+	opts         Options            // New's, with a Logger
 	began        time.Time          // when the Inspector was made, with the run
 	epoch        string             // tells this Inspector from others: it stands before positions in the Ring that viewers get, as those of another Inspector mean nothing here
 	state        *state             // which sessions and processes there are
@@ -171,7 +171,7 @@ func (i *Inspector) handler(g *guard) http.Handler {
 
 // About is what the API says of the bridge itself, at /api/v1/.
 type About struct {
-	PID      int       `json:"pid"`
+	PID      int       `json:"pid"`      // the process id of the bridge
 	Name     string    `json:"name"`     // what the run is called: "serve", or "connect" and the name of the server
 	Version  string    `json:"version"`  // the version of the program
 	Began    time.Time `json:"began"`    // when the run has begun

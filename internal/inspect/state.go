@@ -29,7 +29,7 @@ type state struct {
 
 // process is what the API says of a process of a server.
 type process struct {
-	PID           int        `json:"pid"`
+	PID           int        `json:"pid"`               // the process id
 	Server        string     `json:"server"`            // the name of the server
 	Session       string     `json:"session,omitempty"` // the name of the session that it serves; "": not of one session, or not known
 	Program       string     `json:"program"`           // the program that it runs
@@ -51,7 +51,7 @@ type usage struct {
 
 // session is what the API says of a session.
 type session struct {
-	Name      string    `json:"name"`
+	Name      string    `json:"name"`                // the name of the session, by which the API and the log call it
 	Server    string    `json:"server"`              // the name of the server
 	Transport string    `json:"transport"`           // the transport over which the client has come in
 	Era       string    `json:"era,omitempty"`       // which era the client speaks; "": not known yet

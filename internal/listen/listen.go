@@ -80,7 +80,7 @@ type Listener struct {
 	configuredAddr string        // the TCP address as Options have it, for errors; "": it is a Unix socket, or of systemd
 	socketFile     *socketFile   // the file of the Unix socket; nil: it is no Unix socket that Open has made
 	certs          *certificates // the certificates for TLS; nil: no TLS
-	log            hclog.Logger
+	log            hclog.Logger  // Options.Logger
 
 	acceptErrMu     sync.Mutex // guards acceptErrLogged
 	acceptErrLogged time.Time  // when the log was last told that no connection could be accepted

@@ -41,8 +41,8 @@ func Split(l net.Listener, log hclog.Logger) (http, lines net.Listener) {
 
 // A splitter is what the two listeners of Split share.
 type splitter struct {
-	listener  net.Listener // the listener that Split was given
-	log       hclog.Logger
+	listener  net.Listener      // the listener that Split was given
+	log       hclog.Logger      // is told of connections that have ended before they sent anything
 	http      chan acceptResult // carries connections and errors to Accept of the listener for HTTP
 	lines     chan acceptResult // carries connections to Accept of the listener for messages in lines
 	done      chan struct{}     // closed by Close

@@ -19,10 +19,10 @@ import (
 // certificates are the TLS settings that the listeners of one Open share. Their files are
 // watched until the last of these listeners is closed.
 type certificates struct {
-	certFile string // Options.CertFile
-	keyFile  string // Options.KeyFile
-	caFile   string // Options.ClientCAFile
-	log      hclog.Logger
+	certFile string       // Options.CertFile
+	keyFile  string       // Options.KeyFile
+	caFile   string       // Options.ClientCAFile
+	log      hclog.Logger // Options.Logger
 
 	current atomic.Pointer[tls.Config] // what was loaded last; new connections use it
 

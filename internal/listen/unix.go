@@ -137,7 +137,7 @@ func isRefused(err error) bool {
 // A socketFile is the file of a Unix socket that Open has made. Its methods do nothing for
 // nil.
 type socketFile struct {
-	path string
+	path string      // the path of the file
 	info fs.FileInfo // tells the file from another one that has the path later; nil: not known
 }
 

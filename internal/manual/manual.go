@@ -19,7 +19,7 @@ type Manual struct {
 
 // A Command is a subcommand of the program.
 type Command struct {
-	Name           string
+	Name           string       // the name of the command, as it is typed
 	Summary        string       // what it does, in a few words
 	Usage          []string     // the forms in which it may be called, without the program's name
 	Examples       []Example    // examples of this command
@@ -46,7 +46,7 @@ type ParsedFlag struct {
 
 // A Group is flags that belong together, and are shown so.
 type Group struct {
-	Title    string
+	Title    string   // the heading above the flags
 	Commands []string // the names of the commands for which the group is shown; nil: all that have any of its flags
 	Flags    []Flag   // the flags, in the order in which they are shown
 	Notes    []string // paragraphs below the flags
