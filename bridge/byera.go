@@ -88,8 +88,8 @@ type eraSplit struct {
 	stopReceive context.CancelFunc // ends the Receive for both halves; nil: there was none yet
 
 	mu           sync.Mutex                    // guards the halves and what is known of the client
-	halves       [2]eraClientConn              // the one for legacy and the one for modern messages
-	firstHalf    *eraClientConn                // the half that the first message is for; set before its Handler is started
+	halves       [2]eraClientConn              // the one for legacy and the one for modern messages, at the indexes legacyHalf and modernHalf
+	firstHalf    *eraClientConn                // the half that the client's first message is for; set before any Handler is started; nil before
 	openRequests map[jsonrpc.ID]*eraClientConn // requests without an answer, and the half that each went to; nil until there are both
 	clientErr    error                         // how the Receive for both has ended; nil: it has not
 	closeReason  error                         // the first reason that a half was closed with, to close client with; nil: none has had one

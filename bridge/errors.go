@@ -15,8 +15,8 @@ var (
 	// was configured anew.
 	ErrClosing = ownmsg.ErrClosing
 
-	// ErrReclaimed is the cause of the end of a Handler's ctx when the client's place goes to another party: the
-	// session was idle, and its party has more places than the other.
+	// ErrReclaimed is the cause of the end of a Handler's ctx when the client's place goes to another party
+	// (identity.Party): the session was idle, and its party has more places than the other.
 	ErrReclaimed = ownmsg.ErrReclaimed
 )
 

@@ -282,7 +282,7 @@ func (x *exchange) awaitClientGone(ctx context.Context) error {
 // cancellationSink is an exchange as the Sink that waits, in the ShutdownGrace, for the client to cancel the request.
 type cancellationSink exchange
 
-// TrySend implements Sink: it takes nothing.
+// TrySend implements Sink: it takes nothing, so that Send is called.
 func (w *cancellationSink) TrySend(jsonrpc.Message) bool { return false }
 
 // Send implements Sink. It returns errClientGone for the cancellation of the request, and drops all else.

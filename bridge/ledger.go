@@ -23,7 +23,7 @@ type call struct {
 	method          string       // the request's method
 	progressToken   jsonrpc.ID   // the request's progress token; zero: it has none
 	asksForTask     bool         // the request is augmented as a task: its progress token stays valid after the response (J13)
-	heldBytes       int          // how many bytes of the ledger's budgetShare the call takes, for what all sides keep of it
+	heldBytes       int          // how many bytes of the ledger's budgetShare the call takes: for what the Pump, the client's side and the server's side keep of it
 	heldAfterAnswer bool         // heldBytes stay taken after the answer
 	timeoutTimer    *time.Timer  // ends the request when it has run out; nil: it has no time-out
 	latestDeadline  time.Time    // the time beyond which progress does not put the time-out off; set if there is a timeoutTimer
@@ -40,7 +40,7 @@ type ledger struct {
 	ctx           context.Context // the conversation's context, for the entries in pendingCalls
 	canceller     canceller       // who can cancel the requests, for the entries in pendingCalls; nil: nobody
 	byServer      bool            // the requests are the server's, not the client's; for the entries in pendingCalls
-	budgetShare   *budget.Share   // the memory that the calls take; nil: it is not counted. Under mu
+	budgetShare   *budget.Share   // the part of PumpOptions.Budget that the calls take, in the name of the client's party; nil: memory is not counted. Under mu
 	runningTimers sync.WaitGroup  // waits for time-outs that run or may still run
 
 	mu         sync.Mutex           // guards the calls and what else is known of them

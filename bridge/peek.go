@@ -25,7 +25,7 @@ type peekSink struct {
 // errSeen is with what a peekSink refuses the message that it has seen.
 var errSeen = errors.New("bridge: seen, and not taken")
 
-// TrySend implements Sink: it takes nothing.
+// TrySend implements Sink: it takes nothing, so that Send is called.
 func (f *peekSink) TrySend(jsonrpc.Message) bool { return false }
 
 // Send implements Sink: it notes the message and returns errSeen.

@@ -121,7 +121,8 @@ func (p *pump) drainServer(graceCtx context.Context, clientEnd bool) {
 	}
 }
 
-// failOwedRequests answers all that the server owes with an error, because it has ended with err. owed: there was
+// failOwedRequests ends all requests of the client that have no answer, because the server has ended with err. A subscription
+// gets its orderly end (endListen), which is no error; every other request is answered with an error. owed: there was
 // something else than subscriptions.
 func (p *pump) failOwedRequests(ctx context.Context, err error) (owed bool) {
 	text, data := ownmsg.Ending(err)

@@ -118,7 +118,8 @@ func (f *IDFinder) beginValue() {
 	}
 }
 
-// validText reports whether every backslash in text begins a valid escape.
+// validText reports whether every backslash in text begins a valid escape of JSON. It looks at nothing else; text may have its
+// quotes or not.
 func validText(text []byte) bool {
 	for i := 0; i < len(text); {
 		n := 1

@@ -54,7 +54,7 @@ type session struct {
 	onEnd       func()                  // called by end, once: takes the session out of the Handler
 	origin      observe.SessionOrigin   // what observers are told of the session
 	closing     context.Context         // done when Close was called
-	close       context.CancelFunc      // ends closing
+	close       context.CancelFunc      // ends the context closing; Close calls it
 	streamEnded chan struct{}           // closed when the event stream has ended
 }
 

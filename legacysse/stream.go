@@ -127,8 +127,8 @@ func newIdleTimer(d time.Duration) *time.Timer {
 	return time.NewTimer(d)
 }
 
-// explainWriteError returns why a session is over whose event stream could not be written: errStalled
-// or errClientGone.
+// explainWriteError returns why a session is over whose event stream could not be written, from the error of the write:
+// errStalled if the write has run into its deadline, otherwise errClientGone.
 func explainWriteError(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
 		return errStalled

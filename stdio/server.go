@@ -298,7 +298,7 @@ type refusingSink struct {
 	client bridge.Sink // the client, to which the error is sent
 }
 
-// TrySend implements bridge.Sink: it takes nothing.
+// TrySend implements bridge.Sink: it takes nothing, so that Send is called.
 func (t refusingSink) TrySend(jsonrpc.Message) bool { return false }
 
 // Send implements bridge.Sink. It returns bridge.ErrBusy once a request was answered.

@@ -222,8 +222,8 @@ func (i *interrupter) unwatch() {
 	i.expired = false
 }
 
-// shut ends the read or write that goes on, and all later ones. Only the first call
-// does anything: afterwards the closer may set a deadline of its own.
+// shut ends the read or write that goes on, and all later ones. Only the first call does
+// anything: a later one leaves alone a deadline that whoever closes the file has set meanwhile.
 func (i *interrupter) shut() {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -163,7 +163,7 @@ type standaloneStreams struct {
 	idle      []*stream // streams without a reader, which can be resumed, oldest first
 }
 
-// newest returns the newest standalone stream that somebody reads; nil: there is none.
+// newest returns the newest standalone stream that somebody reads; nil: there is none. The session's lock is held.
 func (s *standaloneStreams) newest() *stream {
 	if len(s.connected) == 0 {
 		return nil

@@ -134,8 +134,8 @@ type starter struct {
 	ended chan struct{} // closed when the thread's goroutine has ended
 }
 
-// run runs f on the thread, waits for that, and keeps the thread until release is called. If ctx is done before f's
-// turn, it returns ctx's error, has not run f, and nothing is kept.
+// run runs f on the starter's thread, and waits for f. The thread lives on until release is called. If ctx is done before f's
+// turn, it returns ctx's error, has not run f, and release must not be called.
 func (s *starter) run(ctx context.Context, f func()) error {
 	s.mu.Lock()
 	s.users++

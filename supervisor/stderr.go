@@ -7,7 +7,7 @@ import (
 )
 
 // MaxStderrLine is the greatest length, in bytes, of a line of stderr. A longer line is
-// cut to this length, and its end is replaced by " [cut]".
+// cut so that it has this length with " [cut]" at its end.
 const MaxStderrLine = 4096
 
 const (

@@ -40,7 +40,8 @@ type link struct {
 	initializedSent bool        // notifications/initialized was sent over it; guarded by the lock of the ledger
 }
 
-// attempt is an attempt to connect for which messages of the client wait.
+// attempt is an attempt to connect to the server. The messages of the client wait for it. If it fails, requests are answered with its
+// fault, and other messages are dropped.
 type attempt struct {
 	attended        bool                // a request of the client waits for it, so a person may be asked to sign in; guarded by the lock of the ledger
 	progressTellers []func(text string) // each tells one waiting request's client how the attempt goes on; guarded by the lock of the ledger

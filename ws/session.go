@@ -64,7 +64,7 @@ func (s *session) refuseUntaken() {
 // refusingSink is a Sink that answers each request with refuseExpired, and drops all else.
 type refusingSink struct{ *conn }
 
-// TrySend implements bridge.Sink: it takes nothing.
+// TrySend implements bridge.Sink: it takes nothing, so that Send is called.
 func (refusingSink) TrySend(jsonrpc.Message) bool { return false }
 
 // Send implements bridge.Sink: it answers a request with an error, and drops any other message.

@@ -81,7 +81,9 @@ func (f *filter) FromClient(now time.Time, m jsonrpc.Message, out *era.Out) {
 	}
 }
 
-// handleRequest takes a request of the client.
+// handleRequest decides what becomes of a request of the client. It answers ping itself, and turns initialize into server/discover.
+// What comes before that is refused; what comes while the server has not answered that is held. All else is translated,
+// for the server, or answered. out gets what is to be sent.
 func (f *filter) handleRequest(now time.Time, m jsonrpc.Message, out *era.Out) {
 	method := m.Method()
 	switch {
@@ -264,7 +266,7 @@ func (f *filter) relay(m jsonrpc.Message, out *era.Out) {
 	out.Client(m.WithRelated(related))
 }
 
-// Due implements era.Filter: it returns when a listen or a call is due.
+// Due implements era.Filter: it returns when a time limit or a wait of the listen or of a call ends; zero: there is none.
 func (f *filter) Due() time.Time {
 	return earlier(f.listen.nextDue(), f.inputs.nextDue())
 }

@@ -187,7 +187,7 @@ func (o *handshake) initializeResult(m jsonrpc.Message) []byte {
 }
 
 // failQueued answers initialize and the requests that are held with an error, because the server has
-// ended.
+// ended: text is its message, and data its raw data. The client may then initialize anew.
 func (o *handshake) failQueued(text string, data []byte, out *era.Out) {
 	if o.phase == discovering {
 		refuse(o.initializeRequest.ID(), jsonrpc.CodeInternalError, text, data, out)

@@ -20,7 +20,9 @@ const (
 )
 
 // changes are lists: those whose changes a server announces, or a listen is for.
-type changes struct{ tools, prompts, resources bool }
+type changes struct {
+	tools, prompts, resources bool // the list of tools, of prompts, or of resources is among them
+}
 
 // listener is the session's subscription to changes: one subscriptions/listen
 // (C.2). A listen cannot be changed. To replace it, another one is opened first,

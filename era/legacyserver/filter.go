@@ -242,7 +242,7 @@ func (f *Filter) handleNotification(now time.Time, m jsonrpc.Message, out *era.O
 	}
 }
 
-// Due implements era.Filter: it returns when the next of the timers fires.
+// Due implements era.Filter: it returns when the next of the timers fires; zero: there is none.
 func (f *Filter) Due() time.Time { return f.timers.Next() }
 
 // Tick implements era.Filter: it fires the timers that are due.

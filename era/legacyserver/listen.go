@@ -25,7 +25,7 @@ const (
 // subscriptions are the open listens of clients, and the resources that the server
 // has subscribed for them.
 type subscriptions struct {
-	timers           *timers.Timers    // of the Filter
+	timers           *timers.Timers    // those of the Filter: they end the wait for acknowledgements, and unsubscribe resources later
 	ownRequests      *ownRequests      // sends resources/subscribe to the server
 	handshake        *handshake        // has the server's capabilities
 	resultTranslator *resultTranslator // has the serverInfo for results
@@ -109,8 +109,8 @@ func (s *subscriptions) handleListen(now time.Time, r request, out *era.Out) {
 }
 
 // readFilter reads params.notifications of a listen, r, into l.changeKeys: changes that the server
-// does not announce are left out. It returns the raw URIs of the resources that are wanted, none
-// if the server has no subscriptions; or a Refusal if params.notifications is not valid.
+// does not announce are left out. It returns the URIs of the resources that are wanted, each as a
+// JSON string with its quotes, none if the server has no subscriptions; or a Refusal if params.notifications is not valid.
 func (s *subscriptions) readFilter(l *openListen, r request) (wanted [][]byte, _ *era.Refusal) {
 	filter := r.m.Lookup("params", "notifications")
 	if !shape.IsObject(filter) {
@@ -262,7 +262,8 @@ func (s *subscriptions) acknowledge(now time.Time, l *openListen, out *era.Out) 
 	}
 }
 
-// endListen removes a listen. Its client gets no answer.
+// endListen removes the open listen with this id. Its client gets no answer from here. now is when: the resources that no listen
+// wants any more are unsubscribed a while later.
 func (s *subscriptions) endListen(now time.Time, id jsonrpc.ID) {
 	i := s.indexOf(id)
 	l := s.listens[i]

@@ -20,7 +20,7 @@ type request struct {
 	requestState      []byte // params.requestState, raw; nil: the request is no retry of a call that is parked or has got URLs
 	inputResponses    []byte // params.inputResponses, raw; nil: absent
 	isRetry           bool   // params has requestState or inputResponses, with any value
-	hasOnlyModernMeta bool   // its _meta is valid and has modernMetaKeys only: a legacy server gets no _meta
+	hasOnlyModernMeta bool   // its _meta is valid and has modernMetaKeys only, so that a legacy server gets no _meta at all; otherwise the server gets what else is in it
 	targetName        []byte // the name of the tool or the prompt, or the URI of the resource; raw
 	urlRounds         int    // how often the call was answered with URLs to visit
 }
@@ -113,7 +113,9 @@ type lastMeta struct {
 const maxLastMetaSize = 4 << 10
 
 // span is from where to where a value stands in an object; zero: it is absent.
-type span struct{ from, to int }
+type span struct {
+	from, to int // the index of the first byte, and that behind the last; to is 0 if the value is absent
+}
 
 // spanOf returns where the value of m stands in its object.
 func spanOf(m jsonrpc.Member) span { return span{m.At, m.At + len(m.Value)} }

@@ -151,7 +151,8 @@ func (e *Error) Error() string {
 // Unwrap returns the error below.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is reports whether err is or wraps an Error of one of these kinds.
+// Is reports whether err is or wraps an Error, and this is of one of these kinds. If Errors wrap each other, the kind of the outermost
+// counts.
 func Is(err error, kinds ...ErrorKind) bool {
 	e, ok := errors.AsType[*Error](err)
 	if !ok {

@@ -25,10 +25,10 @@ type startPage struct {
 	Links     []link    // pages to read
 }
 
-// A link is something that has an address.
+// A link is a line of the start page: a text, and the URL that it leads to.
 type link struct {
-	Name    string // what the address leads to
-	Address string // its URL
+	Name    string // the text: what the URL leads to
+	Address string // the URL
 }
 
 // A snippet is what to write into the configuration of a client.

@@ -191,7 +191,8 @@ func (c *conn) TrySend(m jsonrpc.Message) bool {
 }
 
 // Receive hands on what the server sends. It is here that conn goes
-// over to another transportConn: when all was received that the one before had to say.
+// over to another transportConn: when the server has refused the transport of the one before, and all was
+// received that this one had to say.
 func (c *conn) Receive(ctx context.Context, sink bridge.Sink) error {
 	for {
 		if err := c.deliverAnswers(ctx, sink); err != nil {

@@ -115,8 +115,9 @@ func (s *Spans) endUnanswered(one *recordedSpan) {
 	s.endSpan(one, fault, "")
 }
 
-// isCancelled reports whether the sender of the request that the bridge has received does not want the answer any more. A
-// client of 2026-07-28 over HTTP shows that by going away: then the bridge sends a cancellation. It is called with mu held.
+// isCancelled reports whether the sender of the request that the bridge has received does not want the answer any more: it has
+// cancelled the request. A client of 2026-07-28 over HTTP cancels by going away; that is known from the cancellation that the
+// bridge then sends to the server. It is called with mu held.
 func (r *recordedSpan) isCancelled() bool {
 	if r.parent != nil {
 		r = r.parent

@@ -77,7 +77,7 @@ func (d *dialer) Dial(ctx context.Context) (bridge.Conn, error) {
 // A filter is compiled Rules. Any number of goroutines may use it.
 type filter struct {
 	allow  []pattern // the compiled patterns of Rules.Allow; nil: every tool is allowed
-	ignore []pattern // the compiled patterns of Rules.Ignore
+	ignore []pattern // the compiled patterns of Rules.Ignore: tools that match one are hidden
 }
 
 // A pattern is a compiled pattern of Rules.

@@ -9,7 +9,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
-// copyBufferSize is the length in bytes of the longest line that copyLines copies without parsing.
+// copyBufferSize is the length in bytes, line end included, of the longest line that copyLines copies without parsing. Once a line is
+// longer, it and all that follow are parsed.
 const copyBufferSize = 256 << 10
 
 // isUnfiltered reports whether all records are to be written as they stand in the trace, so that they need not be parsed.

@@ -30,7 +30,8 @@ type keyChooser struct {
 	introductionMisses atomic.Uint32                // how many requests have said something else than lastIntroduction, so far
 }
 
-// modernKey returns the key of the shared server that a request of a principal uses if the server is modern.
+// modernKey returns the key of the shared server that a request of a principal uses if the server is modern. All principals
+// share one server, unless the isolation says otherwise or the principal was isolated after crashes.
 func (k *keyChooser) modernKey(principal string) sharing.Key {
 	switch k.isolation {
 	case PerPrincipal, PerSession:

@@ -21,8 +21,8 @@ type noiseLimiter struct {
 	warnings    int        // how many warnings were due since there was no noise for noiseResetAfter
 	lastLine    time.Time  // when the last line of noise came
 	lastWarning time.Time  // when the last warning was due
-	lines       int        // lines of noise since lastWarning
-	bytes       int        // bytes of noise since lastWarning
+	lines       int        // lines of noise since lastWarning, for the next warning to count; the one that was warned of is not among them
+	bytes       int        // bytes of these lines
 }
 
 // add counts a line of noise of this size, in bytes. due: a warning should be given now, which stands for so

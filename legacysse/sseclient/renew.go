@@ -25,8 +25,8 @@ func (k *reconnector) renew(s *session) *httpdial.Fault {
 	return fault
 }
 
-// notifyRenewed tells the client, with NotifyAfterRenewal, and Options.OnRenewed that the session was
-// renewed: s is the new one.
+// notifyRenewed tells that the session was renewed: s is the new one. With NotifyAfterRenewal the client gets
+// notifications that everything may have changed; Options.OnRenewed is called.
 func (k *reconnector) notifyRenewed(s *session) {
 	c := k.c
 	c.ledger.Lock()

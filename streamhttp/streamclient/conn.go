@@ -201,6 +201,7 @@ func (c *conn) run(call *call) {
 
 // Close ends the session with a DELETE (LE11) and returns when every
 // goroutine has ended. What is still in progress is cut off without an answer.
+// The reason is told to nobody: HTTP has no place for it. It never returns an error.
 func (c *conn) Close(error) error {
 	c.Shutdown(func() {
 		for _, s := range c.endSessions() {

@@ -127,8 +127,9 @@ type repair struct {
 	progressTellers []func(text string) // for each request that waits for the attempt: tells its client what it waits for
 }
 
-// newRepair makes a repair for repairLoop. now: the first attempt is made at once, and the caller
-// lets messages wait for firstAttempted. The lock of the ledger is held.
+// newRepair makes a repair of a lost session for repairLoop. now: the first attempt is made at once, and the
+// caller lets messages wait for firstAttempted; otherwise it is made after the first wait (putOff), and no
+// message waits for it. The lock of the ledger is held.
 func (n *renewer) newRepair(now bool) *repair {
 	c := n.c
 	r := &repair{firstAttempted: make(chan struct{}), retryNow: make(chan struct{}, 1)}

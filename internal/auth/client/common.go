@@ -78,7 +78,7 @@ func (c *credentialBase) needsDPoP(s *discovery, w serverDemands) bool {
 	return s.Resource.DPoPRequired || w.OnlyAcceptsDPoP && slices.Contains(s.AuthServer.DPoPAlgs, "ES256")
 }
 
-// newStoredCredential returns a credential without tokens for a sign-in, with a key for DPoP proofs if needsDPoP: that of old, or else a new one.
+// newStoredCredential returns a credential without tokens for a sign-in with scopes at the authorization server of s. If needsDPoP (s, w), it has a key for DPoP proofs: that of old, or else a new one.
 func (c *credentialBase) newStoredCredential(s *discovery, w serverDemands, old tokenstore.Credential, scopes []string) (tokenstore.Credential, error) {
 	next := tokenstore.Credential{
 		Server: c.options.Server, Profile: c.options.Profile, Issuer: s.AuthServer.Issuer, TokenEndpoint: s.AuthServer.TokenEndpoint,

@@ -28,7 +28,7 @@ const (
 	signInWindow     = 10 * time.Minute // how long a sign-in counts as recent (maxRecentSignIns)
 	stepUpWindow     = time.Hour        // how long after a sign-in maxStepUps applies, and step-ups are counted
 	maxScopes        = 100              // how many scopes the challenges of a server may name, together; with more, its requests fail
-	discoveryTimeout = time.Minute      // how long fetching all metadata may take
+	discoveryTimeout = time.Minute      // how long it may take to fetch all metadata: that of the server and of its authorization server, together
 )
 
 // A metadataFinder finds the metadata of a server and of its authorization server, and keeps it in the store. It may be used concurrently.

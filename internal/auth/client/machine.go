@@ -13,7 +13,7 @@ import (
 // ClientCredentials is a MachineTokenSource that is itself the client, with the secret or the key of Options.ClientAuth (RFC 6749, 4.4).
 type ClientCredentials struct{}
 
-// identity implements MachineTokenSource.
+// identity implements MachineTokenSource. It is the same for all ClientCredentials.
 func (ClientCredentials) identity() string { return "client-credentials" }
 
 // requestToken implements MachineTokenSource, with the client_credentials grant.
@@ -28,7 +28,7 @@ type JWTBearer struct {
 	Assertion     func() (tokenstore.Secret, error) // returns the assertion; called for each token request, with the credential locked: it must not wait
 }
 
-// identity implements MachineTokenSource: it has AssertionName.
+// identity implements MachineTokenSource: sources with different AssertionNames are told apart.
 func (j JWTBearer) identity() string { return "jwt-bearer " + j.AssertionName }
 
 // requestToken implements MachineTokenSource: it exchanges Assertion for a token.
@@ -41,7 +41,7 @@ func (j JWTBearer) requestToken(ctx context.Context, m machineTokenRequest) (aut
 }
 
 // EnterpriseManaged is a MachineTokenSource for a server whose company decides who may use it: an id token of the company's identity provider is exchanged
-// there for an assertion, and that for a token (identity assertion authorization grant, ID-JAG). No browser goes to the server.
+// there for an assertion, and that for a token (identity assertion authorization grant, ID-JAG). No browser goes to the server; IDToken has the id token.
 type EnterpriseManaged struct {
 	IDP             auth.ServerMetadata               // the identity provider: Issuer is required; without TokenEndpoint its metadata is fetched for each token
 	IDPClient       auth.Client                       // who we are to the identity provider

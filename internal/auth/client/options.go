@@ -50,7 +50,7 @@ type Options struct {
 	ClientMetadataURL     string             // address of the client's metadata document; "": none
 	NoDynamicRegistration bool               // the client may not register itself
 	RedirectHost          string             // the host that browsers come back to: "127.0.0.1" (also ""), or "localhost" for servers that ask for it
-	RedirectPort          int                // the port that browsers come back to; 0: made of the key in the store
+	RedirectPort          int                // the port that browsers come back to; 0: one that is computed of the credential's tokenstore.Key, or one of the next if that is taken
 	Machine               MachineTokenSource // signs in without a person; nil: a person does
 	SignIn                SignInFunc         // called when a person must sign in; nil: a SignInRequired error says so
 	SignInWait            time.Duration      // bounds what a request waits until somebody has signed in, metadata and registration included; at least 10 s, 0: nothing does

@@ -249,7 +249,7 @@ func (f *SignInFlow) Wait(ctx context.Context) error {
 // cancelPollInterval is how often Wait looks whether somebody has cancelled the sign-in.
 const cancelPollInterval = 500 * time.Millisecond
 
-// watchForCancel calls end with the cause when somebody has cancelled the sign-in, or its time is over by the clock. It returns when ctx is done.
+// watchForCancel calls end, which cancels ctx, with the cause when another process has cancelled the sign-in, or its time is over by the clock. It returns when ctx is done.
 func (f *SignInFlow) watchForCancel(ctx context.Context, end context.CancelCauseFunc) {
 	look := time.NewTicker(cancelPollInterval)
 	defer look.Stop()

@@ -200,7 +200,8 @@ func (p *Policy) allScopes() (scopes []string) {
 	return scopes
 }
 
-// maxNameBytes is how long a name may be that is compared with patterns; every pattern fits a longer one.
+// maxNameBytes is how long the name of a tool, a prompt or a resource may be, as JSON, that is compared with the patterns of a
+// Policy. A longer one counts as if every pattern matched it: the message needs the scopes of all rules for its method.
 const maxNameBytes = 16 << 10
 
 // namedTargets returns what a message names: params.name of tools and prompts, params.uri of resources,

@@ -148,7 +148,7 @@ func (s *Store) CancelLogin(key Key) error {
 // A PendingLoginEntry is a sign-in that PendingLogins has found. It is a value.
 type PendingLoginEntry struct {
 	Key   Key               // the key under which the process signs in
-	Login LoginAnnouncement // what that process has announced
+	Login LoginAnnouncement // what the process that signs in has announced: which process it is, and where the person signs in
 }
 
 // PendingLogins returns the sign-ins that are under way and have been announced, in the order of their keys.

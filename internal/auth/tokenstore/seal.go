@@ -29,12 +29,12 @@ func SystemKeyring() Keyring { return systemKeyring{} }
 // systemKeyring is what SystemKeyring returns.
 type systemKeyring struct{}
 
-// Get implements Keyring, by getSystemSecret.
+// Get implements Keyring: it reads a secret from the keyring of the system.
 func (systemKeyring) Get(ctx context.Context, service, user string) (string, bool, error) {
 	return getSystemSecret(ctx, service, user)
 }
 
-// Set implements Keyring, by setSystemSecret.
+// Set implements Keyring: it writes a secret to the keyring of the system.
 func (systemKeyring) Set(ctx context.Context, service, user, secret string) error {
 	return setSystemSecret(ctx, service, user, secret)
 }

@@ -201,7 +201,7 @@ func (o *stdoutParser) handleNonMessage(line, text []byte) {
 }
 
 // addToPossibleMessage adds a line to possibleMessage, and takes that as a message if it is complete, or as noise if it cannot
-// become one. It reports whether the line was part of a message, or still may be.
+// become one. It reports whether the line was part of a message, or still may be; otherwise it was taken as noise already.
 func (o *stdoutParser) addToPossibleMessage(line []byte) bool {
 	o.possibleMessage = append(append(o.possibleMessage, line...), '\n')
 	trimmed := bytes.TrimSpace(line)

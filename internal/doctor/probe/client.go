@@ -356,7 +356,7 @@ func URLForUser(u *url.URL) string {
 	return text
 }
 
-// EncodeMessage returns a JSON-RPC message as JSON.
+// EncodeMessage returns m, all members of a JSON-RPC message, as JSON. It adds nothing, and panics at a value that JSON cannot hold.
 func EncodeMessage(m map[string]any) []byte {
 	var b bytes.Buffer
 	writeJSON(&b, m)

@@ -53,7 +53,7 @@ func (a *Timers) FireDue(now time.Time, out *era.Out) {
 // package heap; Swap, Push and Pop keep each timer's index.
 type timerHeap []*Timer
 
-// Len implements heap.Interface.
+// Len implements heap.Interface. It returns the number of timers.
 func (h timerHeap) Len() int { return len(h) }
 
 // Less implements heap.Interface: the earlier timer comes first.
