@@ -30,8 +30,8 @@ func ByEra(legacy, modern Handler) Handler {
 	})
 }
 
-// newEraSplit waits for the client's first message, and returns the eraSplit that begins with it. s is nil if there is
-// none: err is then what the Handler returns.
+// newEraSplit waits for the client's first message, and returns the eraSplit that begins with it. legacy and
+// modern serve the half of their era. s is nil if there is no message: err is then what the Handler returns.
 func newEraSplit(ctx context.Context, client Conn, legacy, modern Handler) (s *eraSplit, err error) {
 	first, err := First(ctx, client)
 	if err != nil {

@@ -116,7 +116,7 @@ func Pump(ctx context.Context, client, server Conn, opts PumpOptions) error {
 	return newPump(ctx, client, server, &opts).run(ctx)
 }
 
-// newPump returns a Pump between the two, which run starts. It takes a copy of opts.
+// newPump returns a Pump between a client and its server, which run starts. It takes a copy of opts.
 func newPump(ctx context.Context, client, server Conn, opts *PumpOptions) *pump {
 	p := &pump{client: client, server: server, opts: *opts}
 	p.sendingToClient = make(chan struct{}, 1)

@@ -55,7 +55,7 @@ type session struct {
 }
 
 // newSession returns a new session with a random id. owner is the principal that opens it, version
-// the one that its client has asked for.
+// the one that its client has asked for; the session is idle since now.
 func newSession(opts *HandlerOptions, owner, version string, now time.Time) *session {
 	s := &session{
 		id:       rand.Text(), // 130 bits, base32 (LI20)

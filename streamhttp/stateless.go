@@ -117,7 +117,8 @@ func (h *Handler) serveWithOwnHandler(p *post, messages, requests, errorResponse
 	h.serveStream(p, messages)
 }
 
-// newStateless makes the session of one stateless POST, in which the bridge initializes the server.
+// newStateless makes the session of one stateless POST, in which the bridge initializes the server. owner and
+// version are as for newSession.
 func newStateless(opts *HandlerOptions, owner, version string) *session {
 	s := newSession(opts, owner, version, time.Now())
 	s.stateless, s.handshake.ownInitializePending = true, true

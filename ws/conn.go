@@ -108,7 +108,8 @@ type ending struct {
 	close   context.CancelFunc // ends closing; conn.close calls it
 }
 
-// newConn makes a conn of a WebSocket that is open, on the wire w, and starts its goroutines, for conn.close to end.
+// newConn makes a conn of a WebSocket that is open, on the wire w, and starts its goroutines, for conn.close to end. cfg is what client
+// and server do differently.
 func newConn(socket *websocket.Conn, w *wire, cfg connConfig) *conn {
 	c := &conn{connConfig: cfg, ws: socket, wire: w, out: sendqueue.New(maxQueuedMessages, maxQueuedBytes), peerHasTaken: w.peerHasTaken()}
 	c.in.MaxMessages, c.in.MaxBytes = maxQueuedMessages, maxQueuedBytes

@@ -39,7 +39,7 @@ type renewer struct {
 	reconnector reconnector // makes the connections of the renewer
 }
 
-// newRenewer makes a renewer, which connects at the first Send. dial makes a connection; onClosed is called at the end
+// newRenewer makes a renewer with these options, which connects at the first Send. dial makes a connection; onClosed is called at the end
 // of Close.
 func newRenewer(dial func(ctx context.Context) (bridge.Conn, error), onClosed func(), opts renewOptions) *renewer {
 	r := &renewer{dial: dial, onClosed: onClosed, opts: opts}

@@ -137,7 +137,8 @@ func isDefaultSignIn(s signin.Settings) bool {
 	return s.IsPersonal() && s.StoreDir == "" && s.StoreKind != "keyring" && s.Client.ID == "" && s.Client.MetadataURL == ""
 }
 
-// newPrompter returns what has a person sign in when a request needs it, by a process ("login --detached") that outlives this one.
+// newPrompter returns what has a person sign in when a request needs it, by a process ("login --detached") that outlives this one. store
+// is where that puts the credential; elicitor asks the client to show where the person signs in; nil: nobody asks it.
 func newPrompter(s signin.Settings, store *tokenstore.Store, elicitor *outbound.SignInElicitor, log hclog.Logger) (*signin.Prompter, error) {
 	self, err := os.Executable()
 	if err != nil {

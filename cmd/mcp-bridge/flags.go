@@ -132,7 +132,7 @@ func baseName(path string) string {
 	return path[strings.LastIndexAny(path, `/\`)+1:]
 }
 
-// readAddedEnv returns the variables of --env-file and --env, the latter last.
+// readAddedEnv returns the variables of --env-file and --env, the latter last. lookup returns variables of our own environment.
 func (f *childFlags) readAddedEnv(lookup func(string) (string, bool)) ([]string, error) {
 	var added []string
 	if f.envFile != "" {
@@ -190,7 +190,8 @@ func eachLine(flag, name string, f func(n int, line string) error) error {
 	return nil
 }
 
-// readHeaders reads the values of --header, --header-file and --header-env.
+// readHeaders returns the headers that values (--header), file (--header-file; "": none) and variables (--header-env) give, in the order of
+// file, values, variables. lookup returns variables of our own environment.
 func readHeaders(values []string, file string, variables []string, lookup func(string) (string, bool)) (http.Header, error) {
 	h := http.Header{}
 	add := func(where, line string) error {

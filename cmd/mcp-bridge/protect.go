@@ -173,7 +173,7 @@ type protection struct {
 var noServerResources = []resource.Resource{{Paths: []string{"/servers"}}}
 
 // newProtection returns what verifies access tokens; nil if the flags accept none. staticTokens are those of --token-file; caFile
-// is --ca-file, for the requests to issuers.
+// is --ca-file, for the requests to issuers. traced is told the secrets, so that no trace shows them.
 func (f *protectFlags) newProtection(staticTokens *access.Tokens, caFile string, traced *tracing, log hclog.Logger) (made *protection, err error) {
 	if !f.isEnabled() {
 		return nil, nil
@@ -371,7 +371,7 @@ func (p *protection) isUnsettled() bool {
 	return err == errEmptyScopeMap || errors.Is(err, fs.ErrNotExist)
 }
 
-// readPolicy returns what the lines of a configuration file and those of --scope-map say together.
+// readPolicy returns what scopeLines, those of a configuration file, and the lines of --scope-map say together.
 func (p *protection) readPolicy(scopeLines []string) (*resource.Policy, error) {
 	text := strings.Join(scopeLines, "\n")
 	if file := p.flags.scopeMapFile; file != "" {

@@ -39,7 +39,7 @@ func orNever(d time.Duration) time.Duration {
 	return d
 }
 
-// newHubSpec describes how a server is exposed to clients; how the server is reached is not in it.
+// newHubSpec describes how the server with this name and these settings is exposed to clients; how the server is reached is not in it.
 func newHubSpec(name string, s config.Settings, log hclog.Logger) hub.Spec {
 	queue := s.Queue
 	if queue == 0 {

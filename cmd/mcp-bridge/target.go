@@ -139,7 +139,7 @@ func (f *targetFlags) attachCredential(ctx context.Context, spec *upstream.Spec,
 }
 
 // newServer returns the server that spec describes, with its credential. It starts nothing; a server that cannot be started, as its
-// program is not there, is an error. fileAuth is that of attachCredential.
+// program is not there, is an error. fileAuth is that of attachCredential; all opens the credential, and keeps it until it is closed.
 func (f *targetFlags) newServer(ctx context.Context, spec upstream.Spec, fileAuth map[string][]string, all *credentials, env environment, log hclog.Logger) (*upstream.Server, error) {
 	if err := f.attachCredential(ctx, &spec, fileAuth, all, env, log); err != nil {
 		return nil, err

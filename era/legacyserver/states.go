@@ -22,7 +22,8 @@ type stateIssuer struct {
 	principal string // Options.Principal, which a State must have
 }
 
-// newState returns a new State for the call whose request is r; the caller sets CallID and Round.
+// newState returns a new State for the call whose request is r. It is valid from now on for timeout. The caller sets CallID and
+// Round.
 func (s *stateIssuer) newState(now time.Time, r *request) era.State {
 	return era.State{
 		Unit:      s.unit,
@@ -50,7 +51,7 @@ func (s *stateIssuer) inputRequiredResponse(id jsonrpc.ID, requests []byte, stat
 	return makeResult(id, `"resultType":"input_required",`, s.resultTranslator.meta, append(rest, '}'))
 }
 
-// openState returns the State of a retry, and whether it is valid for this request.
+// openState returns the State of r, a retry, and whether it is valid for r: one that has expired by now is not.
 func (s *stateIssuer) openState(now time.Time, r *request) (era.State, bool) {
 	text, ok := jsonrpc.Text(r.requestState)
 	if !ok || s.sealer == nil {

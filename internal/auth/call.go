@@ -165,8 +165,8 @@ func readBody(r io.Reader) ([]byte, error) {
 	return body, err
 }
 
-// newRequestError returns the Error for a request that had no answer, or whose answer could not be read or
-// followed. doing becomes Operation, sent RequestSent.
+// newRequestError returns the Error for a request to addr that had no answer, or whose answer could not be read or
+// followed, because of err. doing becomes Operation, sent RequestSent.
 func newRequestError(doing, addr string, err error, sent bool) *Error {
 	e := &Error{Kind: Unavailable, Operation: doing, URL: redactURL(addr), Problem: "no answer", RequestSent: sent}
 	if u, ok := errors.AsType[*url.Error](err); ok {

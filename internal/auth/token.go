@@ -240,7 +240,8 @@ func formSecrets(form url.Values, more ...string) []string {
 	return more
 }
 
-// parseResponse returns the JSON object of a successful answer. An object with "error" is an error, whatever
+// parseResponse returns the JSON object of the answer a of the endpoint at addr, if it is successful. doing is the
+// Operation of its errors. An object with "error" is an error, whatever
 // the status is (RFC 6749, 5.2); so is any status but 200 and 201. With allowsEmpty, a successful answer
 // without an object gives nil and no error. secrets are not repeated in an error.
 func (c *EndpointCaller) parseResponse(doing, addr string, a response, allowsEmpty bool, secrets []string) (strictjson.Fields, error) {

@@ -68,7 +68,8 @@ type request struct {
 	firstRefusal *httpdial.Fault
 }
 
-// newConn returns the conn for a server, with a transportConn of the transport that is tried first.
+// newConn returns a conn to the server of d, with a transportConn of the transport that is tried first. It keeps the values of
+// ctx, and not its end.
 func newConn(ctx context.Context, d *Dialer) (*conn, error) {
 	c := &conn{dialer: d}
 	c.ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))

@@ -78,7 +78,7 @@ func (i *recordedMessage) method() string {
 	return i.m.Method()
 }
 
-// Load reads a trace and returns the one conversation in it that o chooses.
+// Load reads a trace from r and returns the one conversation in it that o chooses.
 func Load(r io.Reader, o LoadOptions) (*Recording, error) {
 	l := &loader{LoadOptions: o, recording: &Recording{Session: o.Session}}
 	l.Hop = cmp.Or(l.Hop, trace.Downstream)

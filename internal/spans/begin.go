@@ -136,7 +136,7 @@ func remoteParentOf(m *jsonrpc.Message) trace.SpanContext {
 	return parseTraceContext(parent, state)
 }
 
-// parseTraceContext reads W3C trace context.
+// parseTraceContext reads W3C trace context: parent is a traceparent, and state a tracestate, "" for none. invalid: parent is not valid.
 func parseTraceContext(parent, state string) trace.SpanContext {
 	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": parent, "tracestate": state})
 	return trace.SpanContextFromContext(ctx)

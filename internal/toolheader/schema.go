@@ -86,7 +86,7 @@ func (at location) String() string {
 // deeper, and not reachable.
 func (at location) below() location { return location{path: at.path, depth: at.depth + 1} }
 
-// readSchema reads one schema, and all in it. It keeps the annotations; the error says which one is
+// readSchema reads one schema, and all in it. at is where it stands in the input schema of the tool. It keeps the annotations; the error says which one is
 // invalid. What is no object, such as true, is passed over.
 func (p *parser) readSchema(schema []byte, at location) error {
 	if !mayHaveAnnotation(schema) {
@@ -117,7 +117,7 @@ func (p *parser) readSchema(schema []byte, at location) error {
 	return nil
 }
 
-// readKeyword looks for annotations in the value of one keyword of a schema: those below
+// readKeyword looks for annotations in the value of m, one keyword of the schema at a location: those below
 // "properties" are kept, those elsewhere are an error. Values that are data ("const", "default")
 // are passed over.
 func (p *parser) readKeyword(m jsonrpc.Member, at location) error {

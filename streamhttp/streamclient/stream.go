@@ -339,7 +339,8 @@ func (l *listener) streamUnavailableOf(session *session) <-chan struct{} {
 	return session.streamUnavailable
 }
 
-// readStandaloneStream hands on what a connection of the standalone stream carries, until it ends.
+// readStandaloneStream hands on what resp, a connection of the standalone stream, carries, until it ends. Then point
+// notes how far the stream was read.
 func (l *listener) readStandaloneStream(session *session, resp *http.Response, point *resumePoint) {
 	c := l.c
 	defer l.observeStream(point.lastID)()

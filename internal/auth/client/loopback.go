@@ -35,7 +35,7 @@ type redirectTarget struct {
 	isPortChosenByUser bool   // port is Options.RedirectPort, and no other is tried
 }
 
-// newRedirectTarget returns where browsers come back to for the credential with this key.
+// newRedirectTarget returns where browsers come back to, as o says it, for the credential with this key: the port is computed of the key if o has none.
 func newRedirectTarget(o Options, key tokenstore.Key) redirectTarget {
 	d := redirectTarget{cmp.Or(o.RedirectHost, "127.0.0.1"), o.RedirectPort, o.RedirectPort != 0}
 	if d.isPortChosenByUser {
@@ -124,7 +124,7 @@ type callbackReceiver struct {
 	isAnswered bool       // outcome was sent
 }
 
-// newCallbackReceiver returns a callbackReceiver for a redirect URI.
+// newCallbackReceiver returns a callbackReceiver for a redirect URI. expect says which authorization responses count.
 func newCallbackReceiver(redirect string, expect auth.ExpectedCallback) *callbackReceiver {
 	u, _ := url.Parse(redirect)
 	return &callbackReceiver{redirectURI: redirect, expectedHost: u.Host, expected: expect, outcome: make(chan authorizationOutcome, 1)}

@@ -44,7 +44,7 @@ type renewer struct {
 	unsavedCredential     *unsavedCredential    // what could not be stored; nil: all is stored
 }
 
-// newRenewer returns a renewer that has begun no work.
+// newRenewer returns a renewer that has begun no work. The arguments are the other parts of its Credential.
 func newRenewer(base *credentialBase, tokens *tokenCache, keys *proverCache, record *serverRecord, clients *registrar) *renewer {
 	r := &renewer{credentialBase: base, tokens: tokens, provers: keys, record: record, registrar: clients}
 	r.requestCtx, r.cancelRequests = context.WithCancel(context.Background())

@@ -29,7 +29,7 @@ type introspector struct {
 	inProgress    map[tokenHash]chan struct{} // for each token that is being asked about: closed when the answer has come
 }
 
-// newIntrospector returns the introspector of an endpoint. most is how many invalid tokens it remembers.
+// newIntrospector returns the introspector of the endpoint in; caller makes its requests. most is how many invalid tokens it remembers.
 func newIntrospector(in *Introspection, caller *auth.EndpointCaller, most int) *introspector {
 	c := *caller
 	if c.Timeout <= 0 {

@@ -172,7 +172,8 @@ func readFlagFile(flag, path string) ([]byte, error) {
 	return text, nil
 }
 
-// openSecretLine returns a secretFile of a file that has one line, a secret, which it reads for the first time.
+// openSecretLine returns a secretFile of the file at path, which has one line, a secret. It reads the file for the first time. flag is the
+// flag that names the file, without dashes, for errors.
 func openSecretLine(flag, path string) (*secretFile[tokenstore.Secret], error) {
 	return openSecretFile(flag, path, secretLineParser(flag, path))
 }

@@ -18,7 +18,8 @@ type secretFile[T any] struct {
 	lastValue T          // what the file had when it was last read without an error
 }
 
-// openSecretFile returns the secretFile of the file at path, which it reads for the first time.
+// openSecretFile returns the secretFile of the file at path, which it reads for the first time. flag is the flag that names the
+// file, without dashes, for errors. parse makes the value of what is in the file.
 func openSecretFile[T any](flag, path string, parse func([]byte) (T, error)) (*secretFile[T], error) {
 	f := &secretFile[T]{flag: flag, path: path, parse: parse}
 	info, err := os.Stat(path)

@@ -183,7 +183,7 @@ func makeKeyringKey(ctx context.Context, ring Keyring) (*sealer, error) {
 	return newSealer(key)
 }
 
-// newKeyringError returns an ErrNoKeyring with this detail. If err has secret, the key, in its text, err is
+// newKeyringError returns an ErrNoKeyring: what is its detail, and err the error of the keyring; nil: none. If err has secret, the key, in its text, err is
 // left out: macOS is given the key as a command.
 func newKeyringError(what string, err error, secret string) error {
 	if err != nil && secret != "" && strings.Contains(err.Error(), secret) {

@@ -37,7 +37,8 @@ func initializeParamsOf(ctx context.Context) []byte {
 
 // open finds out the era of a server that did not answer server/discover, with initialize: first asks that
 // process, if it is a command, then another one. It returns what ask returns; the error is silent if no
-// answer came at all. It closes first, unless that is the spare.
+// answer came at all. It closes first, unless that is the spare. placed is called
+// once the other process has a place.
 func (p *Prober) open(ctx context.Context, first *Process, placed func(), silent *silentError) (modern bool, spare *Process, err error) {
 	o := &openAttempt{p: p, process: first, probed: true, params: initializeParamsOf(ctx)}
 	// Behind a command is one process, for both eras. A connection was made for a modern server.

@@ -223,8 +223,9 @@ func (e publicError) PublicError() string { return string(e) }
 // errCapabilitiesTooLong is the error for a client whose capabilities have more than MaxIntroductionSize.
 const errCapabilitiesTooLong publicError = "clientCapabilities are longer than the 4 KiB that a server is told of"
 
-// newServer returns a new server, which nobody can join before addLocked. It waits for a place if need be,
-// for which the limiter may end another server.
+// newServer returns a new server with this key, which nobody can join before addLocked. Its place counts for
+// party; clientInfo is what it is told of its client. It waits for a place if need be, for which the limiter may end
+// another server.
 func (p *Pool) newServer(ctx context.Context, party string, key Key, clientInfo []byte) (*Server, error) {
 	if len(key.Capabilities) > MaxIntroductionSize {
 		return nil, errCapabilitiesTooLong

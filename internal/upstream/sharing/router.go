@@ -55,7 +55,8 @@ type membership struct {
 	key    Key     // the server's key
 }
 
-// NewRouter returns the Router of the client whose principal and party are in ctx.
+// NewRouter returns the Router of the client whose principal and party are in ctx. It sends requests to servers of
+// p, which k chooses.
 func NewRouter(ctx context.Context, p *Pool, k Keys) *Router {
 	r := &Router{pool: p, keys: k, principal: identity.Principal(ctx), calls: make(map[jsonrpc.ID]*membership)}
 	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
