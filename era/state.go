@@ -24,8 +24,8 @@ type State struct {
 	CallID    string    // names the parked call; with Replay, how many URLs the user was sent to, in digits
 	Round     int       // how often the call was parked; with Replay, how often it was answered with URLs
 	Principal string    // who may retry the call; "": nobody has authenticated
-	Method    string    // of the call: the retry must have the same
-	Digest    string    // of the call's params: the retry must have the same
+	Method    string    // the method of the call: the retry must have the same
+	Digest    string    // the digest of the call's params: the retry must have the same
 	Expires   time.Time // from then on the State is not valid any more
 	Replay    bool      // no call is parked: the retry starts the call again
 }

@@ -90,7 +90,7 @@ type Deadlines = httpserve.Deadlines
 // reply. The methods may be called concurrently.
 type Handler struct {
 	server bridge.Handler // serves the sessions
-	opts   HandlerOptions // with the defaults
+	opts   HandlerOptions // NewHandler's, with the defaults filled in
 
 	control         *admission.Controller // the places of sessions
 	wg              sync.WaitGroup        // sessions, until their clients have taken what they were owed

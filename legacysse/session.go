@@ -38,7 +38,7 @@ var (
 type session struct {
 	id    string          // the sessionId
 	owner string          // the principal that opened it; "" when nobody was authenticated (SS4)
-	ctx   context.Context // with which the bridge.Handler serves the session
+	ctx   context.Context // the ctx with which the bridge.Handler serves the session
 
 	in             postQueue                     // what the client POSTs, for Receive
 	out            *sendqueue.Queue              // what waits for the event stream

@@ -12,9 +12,9 @@ const maxCalls = 10_000
 
 // call is a client's request in flight.
 type call struct {
-	id              jsonrpc.ID // of the request
-	method          string     // of the request
-	progressToken   jsonrpc.ID // of the request; zero: none
+	id              jsonrpc.ID // the id of the request
+	method          string     // the method of the request
+	progressToken   jsonrpc.ID // the progress token of the request; zero: it has none
 	isTaskAugmented bool       // the call is to run as a task: its progress token outlives the response (J13)
 	resultTaskID    string     // the task that a tasks/result is about, as raw JSON; "": it is another method
 	seq             uint64     // the call's number in its session; 1 is initialize

@@ -33,14 +33,14 @@ var (
 // Order of locks: mu, then reply.mu or timerMu. mu is held while the reply is written, so
 // that what is sent is written in order; timerMu and reply.mu are not.
 type exchange struct {
-	h          *Handler                // that serves the request
+	h          *Handler                // the Handler that serves the request
 	r          *http.Request           // the POST
 	ctx        context.Context         // done when nothing can be sent any more, or the Handler is being closed: its cause tells which
 	cancel     context.CancelCauseFunc // ends ctx
 	handlerCtx identity.PartyContext   // the ctx of the bridge.Handler: ctx, and the party
 	party      atomic.Pointer[string]  // the party of the client; nil: Party was not called, which finds it out
-	id         jsonrpc.ID              // of the request
-	method     string                  // of the request
+	id         jsonrpc.ID              // the id of the request
+	method     string                  // the method of the request
 
 	m                jsonrpc.Message // the request, for Receive; zero: Receive has handed it on
 	cancellationSent bool            // Receive has handed on the cancellation of the request

@@ -155,16 +155,16 @@ type Deadlines = httpserve.Deadlines
 // bound the wait for the body of a request and for the end of a reply.
 type Handler struct {
 	server bridge.Handler // serves the sessions of legacy clients
-	opts   HandlerOptions // with the defaults
+	opts   HandlerOptions // NewHandler's, with the defaults filled in
 
 	control         *admission.Controller // the places of sessions
 	exchanges       exchanges             // the modern requests in progress
-	tidyLoop        sync.WaitGroup        // of endIdleSessions
+	tidyLoop        sync.WaitGroup        // waits for the goroutine of endIdleSessions
 	bodies          httpserve.BodyLimits  // how large bodies may be, one and all
 	refusalWarnings access.WarningLimiter // how often the log is warned of refused requests
 
 	mu       sync.Mutex          // guards sessions
-	sessions map[string]*session // of legacy clients, by id, until they end
+	sessions map[string]*session // the sessions of legacy clients, by id, until they end
 }
 
 // NewHandler makes a Handler that gives each session of a legacy client, as a bridge.Conn, to

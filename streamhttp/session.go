@@ -36,7 +36,7 @@ const highWater = 256 << 10
 type session struct {
 	id     string                // the Mcp-Session-Id
 	owner  string                // the principal that opened it; "" when nobody was authenticated (LI25)
-	opts   *HandlerOptions       // of the Handler, with the defaults
+	opts   *HandlerOptions       // those of the Handler, with the defaults filled in
 	posts  *postQueue            // what the client POSTs, for Receive
 	done   chan struct{}         // closed by end
 	onEnd  func()                // called by end, once: takes the session out of the Handler

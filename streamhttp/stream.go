@@ -12,7 +12,7 @@ type event struct {
 	seq     uint64       // its number in the stream; the first is 1
 	keptAt  time.Time    // when it was written to a client, and kept for replay from then on; zero: it was not written yet
 	line    []byte       // the message without line breaks between its tokens
-	kind    jsonrpc.Kind // of the message
+	kind    jsonrpc.Kind // the kind of the message
 	related jsonrpc.ID   // Related of the message, should it need another stream
 }
 
@@ -27,7 +27,7 @@ type stream struct {
 	owedResponses int           // responses still to come on a POST's stream
 	observedName  string        // what name returns; "": StreamOf has not asked for it yet
 	nextSeq       uint64        // sequence number of the next event; the first is 1
-	pending       []event       // not written yet, oldest first
+	pending       []event       // the events that are not written yet, oldest first
 	keptEvents    []event       // written before, kept for replay, oldest first
 	keptBytes     int           // how many bytes keptEvents have
 	pendingBytes  int           // how many bytes pending has

@@ -12,7 +12,7 @@ import (
 
 // calls are the requests of the client that the server must answer.
 type calls struct {
-	session *session // of the client
+	session *session // the client's session
 	inputs  *inputs  // asks the client for input that the server needs
 	schemas schemas  // which results of tools are wrapped
 
@@ -25,8 +25,8 @@ type calls struct {
 // next attempt.
 type call struct {
 	id            jsonrpc.ID      // the id that the client knows
-	m             jsonrpc.Message // as the client has sent it
-	method        string          // of m
+	m             jsonrpc.Message // the request as the client has sent it
+	method        string          // the method of m
 	serverID      jsonrpc.ID      // the id that the server knows; zero: the call is not at the server now
 	inputRound    *inputRound     // what the server has asked; nil: it has not asked for input
 	inputDeadline time.Time       // when the wait for the client's answers, or for the next attempt, ends

@@ -16,7 +16,7 @@ const maxURIBytes = era.MaxListen - 4<<10
 
 // subscribeWaiter is a resources/subscribe without an answer.
 type subscribeWaiter struct {
-	id  jsonrpc.ID // of the request
+	id  jsonrpc.ID // the id of the request
 	uri string     // the resource
 }
 

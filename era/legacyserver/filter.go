@@ -63,7 +63,7 @@ func (o *Options) canAsk() bool {
 // Order: what the server sends reaches a client in the same order. Calls reach the
 // server in the order in which they come, except for those that wait.
 type Filter struct {
-	timers           timers.Timers      // of all the others
+	timers           timers.Timers      // the timers of all the others
 	ownRequests      ownRequests        // requests that the Filter itself sends to the server
 	handshake        handshake          // initialize, and requests that wait for its answer
 	resultTranslator resultTranslator   // makes results modern

@@ -27,7 +27,7 @@ const (
 // handshake sends initialize, holds the requests that come before the answer, and
 // keeps what the server has said.
 type handshake struct {
-	timers           *timers.Timers    // of the Filter
+	timers           *timers.Timers    // those of the Filter: they end the wait for the answer to initialize
 	ownRequests      *ownRequests      // sends initialize
 	resultTranslator *resultTranslator // gets the server's serverInfo
 	// onOpened is called when the server has answered initialize, with the requests that were

@@ -26,8 +26,8 @@ const (
 type inputRequest struct {
 	id           jsonrpc.ID // the server's id of the request
 	key          string     // its key in the inputRequests of the result
-	method       string     // of the request
-	params       []byte     // as the client gets them; raw
+	method       string     // the method of the request
+	params       []byte     // the params as the client gets them; raw
 	relatedTask  []byte     // the related-task that it came with; nil: none
 	call         *call      // the call in whose course the server asks
 	sentToClient bool       // the client has got it
@@ -51,7 +51,7 @@ type callInput struct {
 
 // inputAnswer is a client's answer to an input request, as its retry has brought it.
 type inputAnswer struct {
-	request *inputRequest // that is answered
+	request *inputRequest // the request that is answered
 	result  []byte        // the client's result, raw
 }
 

@@ -19,9 +19,9 @@ const strayLogTime = 5 * time.Second
 // one log level for all clients, so it gets the most verbose level that any client
 // has wanted; each client gets the messages of the level that it wants (D8).
 type logRouter struct {
-	timers       *timers.Timers // of the Filter
+	timers       *timers.Timers // those of the Filter: they end the wait for the answer to logging/setLevel
 	ownRequests  *ownRequests   // sends logging/setLevel to the server
-	calls        *calls         // that log messages may belong to
+	calls        *calls         // the calls that log messages may belong to
 	taskRunner   *taskRunner    // finds the call of a task
 	onePrincipal bool           // all clients are of one principal
 	// resumeCall goes on with a call that has waited for its log level, whether the server has it now or not.
@@ -36,8 +36,8 @@ type logRouter struct {
 
 // levelWaiter is a call that waits until the server has a level, which is given by its LogRank.
 type levelWaiter struct {
-	c    *call // that waits
-	rank int   // of the level that it wants
+	c    *call // the call that waits
+	rank int   // the rank of the level that it wants
 }
 
 // mustAwaitLevel has the server send log messages of the level that a call wants (C.1). True: the

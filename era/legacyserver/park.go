@@ -20,8 +20,8 @@ const maxInputRounds = 16
 // with input_required, and the call waits for the retry with the answers. Each input request is
 // answered exactly once, also if its call is cancelled or the client does not come back.
 type parking struct {
-	timers    *timers.Timers      // of the Filter
-	calls     *calls              // that may be parked
+	timers    *timers.Timers      // those of the Filter: they end the collecting of input requests, and the wait for a retry
+	calls     *calls              // the calls that may be parked
 	turns     *turns.Turns[*call] // is told of the input requests of calls
 	logRouter *logRouter          // sets the log level that a retry wants
 	states    stateIssuer         // makes and reads the requestState

@@ -10,9 +10,9 @@ import (
 
 // request is a modern client's request, read once.
 type request struct {
-	m       jsonrpc.Message // as the client has sent it
-	id      jsonrpc.ID      // of m
-	method  string          // of m
+	m       jsonrpc.Message // the message as the client has sent it
+	id      jsonrpc.ID      // the id of m
+	method  string          // the method of m
 	refusal *era.Refusal    // why the request is not valid; nil: it is
 
 	capabilities      []byte // what the client can do; raw

@@ -19,9 +19,9 @@ const (
 // taskRunner runs calls of modern clients as tasks of a 2025-11-25 server (C.5). The
 // client does not know of that: it waits for its answer.
 type taskRunner struct {
-	timers      *timers.Timers // of the Filter
+	timers      *timers.Timers // those of the Filter: they have the next tasks/get sent
 	ownRequests *ownRequests   // sends requests about tasks to the server
-	calls       *calls         // that may run as tasks
+	calls       *calls         // the calls that may run as tasks
 	cancellable bool           // the server has tasks/cancel
 	supported   bool           // the server can run tools/call as a task
 }

@@ -24,7 +24,7 @@ const (
 // taskTools knows which tools of a 2025-11-25 server must run as tasks
 // (execution.taskSupport is "required").
 type taskTools struct {
-	timers      *timers.Timers // of the Filter
+	timers      *timers.Timers // those of the Filter: they end the wait for tools/list, and have it sent again
 	ownRequests *ownRequests   // sends tools/list to the server
 	// resumeCall goes on with a call that has waited for the list of tools, whether its tool is listed or not.
 	resumeCall func(now time.Time, c *call, out *era.Out)

@@ -11,7 +11,7 @@ import (
 // the wire depends on it. The zero NegotiatedVersion knows nothing yet. It may be used
 // by many goroutines.
 type NegotiatedVersion struct {
-	version atomic.Pointer[string] // nil: initialize was not answered yet
+	version atomic.Pointer[string] // the protocol version that was agreed on; nil: initialize was not answered yet
 }
 
 // NoteSent notes the revision if m, on its way to the client, is the answer to initialize. It is called

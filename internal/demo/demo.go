@@ -172,7 +172,7 @@ type session struct {
 	jobs sync.WaitGroup // waits for the goroutines of calls
 
 	mu              sync.Mutex                            // guards the fields below; never held while sending or receiving
-	clientInfo      clientInfo                            // of the legacy session; zero until initialize
+	clientInfo      clientInfo                            // what the client of the legacy session has said of itself; zero until initialize
 	calls           map[jsonrpc.ID]context.CancelFunc     // for each call in progress, by the id of its request, what cancels it
 	pendingRequests map[jsonrpc.ID]chan<- jsonrpc.Message // for each of our requests to the client that has no answer yet, the channel that takes it
 	lastID          int64                                 // the id of our last request to the client

@@ -17,7 +17,7 @@ type eventLimiter[K comparable] struct {
 	periodTimers sync.WaitGroup // timers whose functions run, or are to run
 
 	mu     sync.Mutex       // guards kinds with all in it, and closed
-	kinds  map[K]*kindState // those whose period runs
+	kinds  map[K]*kindState // the kinds whose period runs
 	closed bool             // no new kind begins
 }
 
@@ -25,7 +25,7 @@ type eventLimiter[K comparable] struct {
 type kindState struct {
 	allowedLeft     int           // how many more get a line in this period
 	suppressedCount int           // how many got none in this period
-	lastSuppressed  observe.Event // of these
+	lastSuppressed  observe.Event // the last event that got none in this period
 	periodTimer     *time.Timer   // ends the period
 }
 

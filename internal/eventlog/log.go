@@ -45,10 +45,10 @@ type Log struct {
 	refusalLimiter *eventLimiter[string]               // refusals by rule, status and cause; notes by code and server; busy servers
 	dropLimiter    *eventLimiter[string]               // by server and reason
 	stderrLimiter  *eventLimiter[int]                  // by process id
-	redactText     atomic.Pointer[func(string) string] // nil: nothing is taken out
-	redactLine     atomic.Pointer[func(string) string] // likewise, out of lines of stderr; nil: redactText does it
+	redactText     atomic.Pointer[func(string) string] // takes secrets out of texts; see SetRedact; nil: nothing is taken out
+	redactLine     atomic.Pointer[func(string) string] // takes secrets out of lines of stderr; see SetLineRedact; nil: redactText does it
 
-	mu            sync.Mutex // of stopExchanges
+	mu            sync.Mutex // guards stopExchanges
 	stopExchanges func()     // ends the watching of messages; nil: nobody watches
 }
 

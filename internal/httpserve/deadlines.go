@@ -35,7 +35,7 @@ func (d Deadlines) Handler(next http.Handler) http.Handler {
 // deadlineHandler is the handler that Deadlines.Handler returns.
 type deadlineHandler struct {
 	next      http.Handler // serves the requests
-	deadlines Deadlines    // with the defaults
+	deadlines Deadlines    // the Deadlines, with the defaults filled in
 }
 
 // ServeHTTP has next serve a request, and sets the deadlines of its body and its reply.

@@ -115,7 +115,7 @@ const firstMessageTimeout = 30 * time.Second
 type server struct {
 	spec     Spec             // what the server was made of, with defaults filled in
 	upstream *upstream.Server // how the server itself is reached
-	log      hclog.Logger     // with the name of the server in each line
+	log      hclog.Logger     // the Logger of the server: its name is in each line
 
 	calls bridge.PendingCalls // the calls in progress of all clients
 

@@ -70,7 +70,7 @@ type Inspector struct {
 	stats        *stats             // what was answered in the last minute
 	stop         func()             // ends the watching of events
 	viewers      viewers            // who has a stream open
-	ctx          context.Context    // of all streams: done once Close is called
+	ctx          context.Context    // the context of all streams: done once Close is called
 	closeStreams context.CancelFunc // ends ctx
 }
 

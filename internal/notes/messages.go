@@ -23,7 +23,7 @@ type conversation struct {
 	mu               sync.Mutex                 // guards all other fields, replyHistory too
 	isComplete       bool                       // the watcher was told of initialize
 	observerGaps     uint64                     // GapCount of the Observer then: while it has not changed, the watcher was told of all messages since
-	answeredIDs      [maxAnsweredIDs]jsonrpc.ID // of the latest answers
+	answeredIDs      [maxAnsweredIDs]jsonrpc.ID // the ids of the latest answers
 	nextAnswered     int                        // index in answeredIDs of what is replaced next
 	listCapabilities map[string]bool            // the capabilities with a list that the server has declared; nil: not known
 
@@ -36,8 +36,8 @@ func conversationOf(s *observe.Session) *conversation {
 }
 
 type (
-	conversationKey struct{} // of the conversation in a Session
-	cursorKey       struct{} // of the cursor, as JSON, in the Call of a list
+	conversationKey struct{} // the key of the conversation in a Session
+	cursorKey       struct{} // the key of the cursor, as JSON, in the Call of a list
 )
 
 // Message implements observe.Watcher: it looks in a message for faults, as Event does in an event. It looks only at the server's end: what

@@ -23,7 +23,7 @@ type SessionOpened struct {
 type SessionEnded struct {
 	Session *Session      // the session that is over
 	Err     error         // what went wrong; nil: it has ended in an orderly way
-	Reason  string        // the same in words, or how else it has ended; holds no content
+	Reason  string        // Err in words, or how else the session has ended; holds no content
 	Lasted  time.Duration // since Session.Began
 	Calls   uint64        // requests of the client
 }
@@ -40,7 +40,7 @@ type SessionFailed struct {
 // again after 60. Nobody is told so of subscriptions/listen.
 type CallLate struct {
 	Server  string     // the name of the server that the request is for
-	Session *Session   // nil: the request is one of 2026-07-28 over HTTP, and nobody watched when it came
+	Session *Session   // the session of the client; nil: the request is one of 2026-07-28 over HTTP, and nobody watched when it came
 	Method  string     // the method of the request
 	ID      jsonrpc.ID // at the client's end
 	Since   time.Time  // when the request came
@@ -60,7 +60,7 @@ type WaitingCallEnded struct {
 // server has not done so in time (--request-timeout).
 type CallTimedOut struct {
 	Server  string        // the name of the server that the request is for
-	Session *Session      // as in CallLate
+	Session *Session      // the session of the client; nil: as in CallLate
 	Method  string        // the method of the request
 	ID      jsonrpc.ID    // the request's id at the client's end
 	Since   time.Time     // when the request came
@@ -70,7 +70,7 @@ type CallTimedOut struct {
 // ProcessStarted says that a process of a server was started.
 type ProcessStarted struct {
 	Server  string   // the name of the server that the process belongs to
-	Session *Session // of its client; a process that clients share has one of its own; nil: it was started before any client came
+	Session *Session // the session of its client; a process that clients share has one of its own; nil: it was started before any client came
 	PID     int      // the process id
 	Program string   // the name of its program, without folder and arguments
 
@@ -88,10 +88,10 @@ type ProcessStopping struct {
 // ProcessEnded says that a process has ended.
 type ProcessEnded struct {
 	Server        string        // the name of the server that the process belongs to
-	Session       *Session      // as in ProcessStarted, or the client's that took the process later
+	Session       *Session      // the session that the process works for, as in ProcessStarted, or the client's that took the process later
 	PID           int           // the process id, as in ProcessStarted
-	Program       string        // as in ProcessStarted
-	Err           error         // nil: with exit status 0
+	Program       string        // the name of its program, as in ProcessStarted
+	Err           error         // how the process has ended; nil: with exit status 0
 	StopRequested bool          // the bridge has asked it to end
 	Lasted        time.Duration // how long the process has run
 }
@@ -99,7 +99,7 @@ type ProcessEnded struct {
 // Stderr is one line that a process has written to its stderr, as it stands there.
 type Stderr struct {
 	Server  string   // the name of the server that the process belongs to
-	Session *Session // as in ProcessStarted
+	Session *Session // the session that the process works for, as in ProcessStarted
 	PID     int      // the process id
 	Line    string   // the line, without its end; it may hold secrets
 }
@@ -107,7 +107,7 @@ type Stderr struct {
 // Noise is output of a process that is no message.
 type Noise struct {
 	Server  string   // the name of the server that the process belongs to
-	Session *Session // as in ProcessStarted
+	Session *Session // the session that the process works for, as in ProcessStarted
 	PID     int      // the process id
 	Bytes   int      // how long the output is
 	Reason  string   // what is wrong with it
@@ -116,7 +116,7 @@ type Noise struct {
 // Dropped says that a message reached nobody.
 type Dropped struct {
 	Server  string          // the name of the server that the message came from or was for
-	Session *Session        // nil: not known, as it always is so far
+	Session *Session        // the session of the message; nil: not known, as it always is so far
 	Message jsonrpc.Message // the message that reached nobody
 	Reason  string          // holds no content
 }
@@ -124,13 +124,13 @@ type Dropped struct {
 // Refused says that a request, of HTTP or in it, was refused.
 type Refused struct {
 	Server     string   // "": it was for none, or that is not known
-	Session    *Session // nil: not known, as it always is so far
+	Session    *Session // the session of the request; nil: not known, as it always is so far
 	Rule       string   // the rule id of the protocol catalogue, or a short word; "": none
-	Method     string   // of HTTP
+	Method     string   // the HTTP method
 	Path       string   // without the query
 	RemoteAddr string   // the client's address
 	Host       string   // of a request refused for its Host or Origin: its header Host, 100 bytes at most
-	Origin     string   // likewise, its header Origin
+	Origin     string   // of a request refused for its Host or Origin: its header Origin, 100 bytes at most
 	Status     int      // the HTTP status of the reply
 	Reason     string   // what the client was told
 	Cause      string   // why a credential is refused, in words of a fixed set; the client was not told; "": not known, or it is not about a credential
@@ -142,7 +142,7 @@ type Refused struct {
 // large.
 type Exchange struct {
 	Server                      string        // the name of the server that the exchange is for; "": it is for none, or that is not known
-	Session                     *Session      // nil: not known
+	Session                     *Session      // the session that the exchange belongs to; nil: not known
 	Hop                         Hop           // with whom: Downstream a client, Upstream a server
 	Method                      string        // the HTTP method of the request
 	URL                         string        // Downstream: path and query. Upstream: all of it
@@ -155,8 +155,8 @@ type Exchange struct {
 	FirstByte                   time.Duration // until the reply began
 	Duration                    time.Duration // how long the exchange took, bodies included
 	Began                       time.Time     // when the exchange began
-	Rule, Reason                string        // of a refusal
-	Err                         error         // nil: it has ended in an orderly way
+	Rule, Reason                string        // of an exchange in which a request was refused: Rule and Reason of Refused
+	Err                         error         // what went wrong; nil: it has ended in an orderly way
 }
 
 // Stream says that a stream of events was opened, resumed or closed, or a WebSocket.
@@ -164,10 +164,10 @@ type Stream struct {
 	Server      string   // the name of the server
 	Session     *Session // the session that the stream belongs to
 	Hop         Hop      // with whom: Downstream a client, Upstream a server
-	Name        string   // of the stream, in its session; "": the connection is the stream
+	Name        string   // the name of the stream, in its session; "": the connection is the stream
 	Action      string   // "opened", "resumed", "closed"
-	FromEventID string   // of a resumed one: the event id from which
-	Reason      string   // of a closed one
+	FromEventID string   // of a resumed stream: the event id from which on
+	Reason      string   // of a closed stream: why
 }
 
 // Unanswered says that a request will have no answer that is known: its Conn was closed, its
@@ -185,7 +185,7 @@ type Unanswered struct {
 type Note struct {
 	Server  string   // the name of the server that the remark is about
 	Session *Session // the session in which it was seen; nil: in none
-	Code    string   // of the diagnosis, as in docs/doctor.md
+	Code    string   // the code of the diagnosis, as in docs/doctor.md
 	Text    string   // the remark in words, with what to do; it may quote what peers have said
 }
 

@@ -45,7 +45,7 @@ type exchange struct {
 	http.ResponseWriter
 	o *Observer // is told of the exchange at its end
 	Exchange
-	origin  *SessionOrigin // of the session that it belongs to; nil: not known
+	origin  *SessionOrigin // the origin of the session that the exchange belongs to; nil: not known
 	request http.Request   // the copy of the request that the Handler gets, whose Body is body
 	body    countedBody    // the body of the request; counts what the Handler reads
 }

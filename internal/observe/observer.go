@@ -51,7 +51,7 @@ type Passed struct {
 	// Call is the request that the message is, answers or cancels. nil: the message does
 	// none of that, or the request is not known.
 	Call     *Call
-	Duration time.Duration // of a response: since its request passed here
+	Duration time.Duration // of a response: how long after its request it passed here
 
 	// Origin is, of a request that was sent, the received request that it was made of, which passed
 	// the other end of the bridge. nil: the bridge has made it, or nobody was told of that one.
@@ -61,7 +61,7 @@ type Passed struct {
 	Source *Source
 
 	at   moment // when it has passed; see At
-	conn *conn  // which it passed
+	conn *conn  // the conn that it passed
 }
 
 // At returns when the message has passed.
@@ -71,24 +71,24 @@ func (p *Passed) At() time.Time { return p.at.Time() }
 type Call struct {
 	ID     jsonrpc.ID // the request's id, at this end
 	Method string     // the method of the request
-	Name   string     // of the tool or prompt, or the URI of the resource: its first 512 bytes; "": none, or no Watcher needed names when it passed
-	Dir    Direction  // of the request
+	Name   string     // the name of the tool or prompt, or the URI of the resource: its first 512 bytes; "": none, or no Watcher needed names when it passed
+	Dir    Direction  // where the request goes
 
 	cameUnwatched  bool        // it came while nobody was told: only its method, its id and when it came are known
 	lostBeforeTold atomic.Bool // its Conn was closed before Watchers were told
 
-	Size int // of the request, in bytes
+	Size int // the size of the request, in bytes
 
 	began moment // when it passed
-	conn  *conn  // which it has passed; nil: it came unwatched
+	conn  *conn  // the conn that it has passed; nil: it came unwatched
 
 	ended     atomic.Bool // it was answered, or Watchers were told that it will not be
 	cancelled atomic.Bool // by who has sent it
 
 	tellMu        sync.Mutex             // held while Watchers are told of the request
-	untoldRequest atomic.Pointer[Passed] // of a request that is being sent, until Watchers are told of it; nil: nothing is to be told
+	untoldRequest atomic.Pointer[Passed] // of a request that is being sent: what Watchers are still to be told; nil: nothing
 
-	hash uint64 // of ID; see callTable
+	hash uint64 // the hash of ID; see callTable
 	next *Call  // in the same chain of a callTable; nil: this is the last one
 
 	watcherValues // what Watchers have begun with the request and end with the response
@@ -131,7 +131,7 @@ type Observer struct {
 	Redact func(text string) string
 
 	lastSeq       atomic.Uint64 // see NextSeq
-	sessionCount  atomic.Uint64 // of the numbers in Session.Name
+	sessionCount  atomic.Uint64 // the number in the latest Session.Name
 	internedNames internedNames // shares the texts of names that come again
 
 	mu              sync.Mutex                     // held while one of the lists of Watchers is changed
@@ -139,7 +139,7 @@ type Observer struct {
 	passiveWatchers []Watcher                      // who wants to be told of messages only while there are activeWatchers
 	messageWatchers atomic.Pointer[[]Watcher]      // both, while there are activeWatchers; never empty; nil: nobody is told of messages
 	eventWatchers   atomic.Pointer[[]EventWatcher] // everybody, for all are told of events; never empty; nil: there is nobody
-	sampler         atomic.Pointer[Sampler]        // nil: there is none
+	sampler         atomic.Pointer[Sampler]        // the Sampler; nil: there is none
 
 	gapCount         atomic.Uint64 // see GapCount
 	exchangeWatchers atomic.Int64  // Watchers with Needs.Exchanges

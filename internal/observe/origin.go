@@ -19,7 +19,7 @@ type SessionOrigin struct {
 	// says it all.
 	DescribeEnd func(err error) (how string, failed bool)
 
-	session atomic.Pointer[Session] // nil: nobody observes it
+	session atomic.Pointer[Session] // the Session of the origin; nil: nobody observes it
 }
 
 // originKey is the key of the SessionOrigin in a context.

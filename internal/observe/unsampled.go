@@ -11,7 +11,7 @@ import (
 // unsampledCalls are the requests at one end and of one direction that nobody was told of, because the Sampler does not want them.
 // They are counted, because that costs less than to keep them. The zero value has none, and may be used concurrently.
 type unsampledCalls struct {
-	unanswered atomic.Int64 // also those that were cancelled: their answers may come still
+	unanswered atomic.Int64 // how many have no answer, those that were cancelled included: their answers may come still
 
 	cancelledCount atomic.Int64 // len(cancelled)
 	cancelledMu    sync.Mutex   // guards cancelled

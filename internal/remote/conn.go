@@ -35,7 +35,7 @@ var errClosed = errors.New("remote: the connection is closed")
 // Its goroutines are two for each time that it goes over, awaited by Close:
 // one closes the transportConn that is left, the other one sends to the new one.
 type conn struct {
-	dialer    *Dialer            // that has made the conn
+	dialer    *Dialer            // the Dialer that has made the conn
 	ctx       context.Context    // has the values of the ctx of Dial; done when Close begins
 	cancel    context.CancelFunc // ends ctx
 	wg        sync.WaitGroup     // counts the goroutines
@@ -51,7 +51,7 @@ type conn struct {
 // transportConn is a Conn of one transport.
 type transportConn struct {
 	bridge.Conn
-	transport transport     // that it speaks
+	transport transport     // the transport that it speaks
 	ready     chan struct{} // closed when messages other than those that are sent again may be sent
 	replaced  chan struct{} // closed when another transportConn has taken its place
 

@@ -139,7 +139,7 @@ type Dialer struct {
 	// tcp:HOST:PORT; see CheckURL.
 	URL string
 
-	Options Options // of each Conn
+	Options Options // those of each Conn that Dial returns from now on
 
 	mu             sync.Mutex // guards knownTransport
 	knownTransport transport  // the transport over which the server has answered initialize last

@@ -76,8 +76,8 @@ type messageGroup struct {
 
 // arrivals are the messages of a group, in the recording and in this run.
 type arrivals struct {
-	recorded      []*recordedMessage // those of the recording, in its order
-	arrived       []*arrival         // those that have come in this run, in their order
+	recorded      []*recordedMessage // the messages of the group in the recording, in its order
+	arrived       []*arrival         // the messages of the group that have come in this run, in their order
 	expectedCount int                // how many must have come, or be given up, before the next message of the client is sent
 	missedCount   int                // how many of expectedCount were given up, because they have not come in time
 }

@@ -245,8 +245,8 @@ func (i *recordedMessage) other() side { return side{i.session, !i.fromClient} }
 
 // openRequests are the requests that one side has sent.
 type openRequests struct {
-	byID    map[jsonrpc.ID]*recordedMessage // those that have no answer so far, by id
-	byToken map[jsonrpc.ID]*recordedMessage // those with a progress token, answered or not, by token
+	byID    map[jsonrpc.ID]*recordedMessage // the requests that have no answer so far, by id
+	byToken map[jsonrpc.ID]*recordedMessage // the requests with a progress token, answered or not, by token
 }
 
 // linker goes through the messages of a recording, and finds out which request each is about.

@@ -14,7 +14,7 @@ import (
 
 // requestSpan is the span of a request at one end of the bridge, or what stands for it if it is not sampled.
 type requestSpan struct {
-	spanContext    trace.SpanContext // that the request names as its parent when it is sent on
+	spanContext    trace.SpanContext // the context that the request names as its parent when it is sent on
 	passesParentOn bool              // the request is sent on with the parent that it came with, and not with spanContext
 	*recordedSpan                    // nil: the sampler does not want it
 }
@@ -23,9 +23,9 @@ type requestSpan struct {
 type recordedSpan struct {
 	trace.Span
 	session       *observe.Session  // the session that its request belongs to
-	key           requestKey        // of its request
-	progressToken jsonrpc.ID        // zero: none
-	firstRound    trace.SpanContext // of the first request of a conversation of several rounds (requestState); invalid: there was no earlier round
+	key           requestKey        // the key of its request
+	progressToken jsonrpc.ID        // the progress token of its request; zero: none
+	firstRound    trace.SpanContext // the span of the first request of a conversation of several rounds (requestState); invalid: there was no earlier round
 
 	parent          *recordedSpan   // the SERVER span of a CLIENT span; nil: none
 	children        []*recordedSpan // the CLIENT spans of a SERVER span

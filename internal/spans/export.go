@@ -19,7 +19,7 @@ const (
 type exporter struct {
 	sdktrace.SpanExporter                             // that sends them
 	warn                  func(err error, failed int) // see New
-	hider                 *secretHider                // nil: there is nothing to hide
+	hider                 *secretHider                // takes secrets out of errors; nil: there is nothing to hide
 	ctx                   context.Context             // done: nothing is sent any more
 	stop                  context.CancelFunc          // ends ctx
 	lastSpansSent         chan struct{}               // closed when Shutdown has returned: no ExportSpans runs any more

@@ -20,8 +20,8 @@ const maxOpenSpans = 10_000
 // requestKey is a request or a progress token, in a session.
 type requestKey struct {
 	hop observe.Hop       // the end of the bridge at which the request passes
-	dir observe.Direction // of the request
-	id  jsonrpc.ID        // of the request, or its progress token
+	dir observe.Direction // the direction of the request
+	id  jsonrpc.ID        // the id of the request, or its progress token
 }
 
 // openSpans are the spans of a session that have not ended.
@@ -142,7 +142,7 @@ type firstRounds struct {
 
 // conversation is a call of several rounds, each of which is a request.
 type conversation struct {
-	firstSpan trace.SpanContext // of the first round
+	firstSpan trace.SpanContext // the span of the first round
 	expires   time.Time         // when it is forgotten
 }
 

@@ -16,7 +16,7 @@ import (
 // View, Lost and Gaps may be.
 type Correlation struct {
 	steps           []*passedMessage                                // the messages; in order of time, once Resolve has been called
-	bySeq           map[uint64]*passedMessage                       // those of steps whose records have a number (Seq)
+	bySeq           map[uint64]*passedMessage                       // the messages whose records have a number (Seq), by that
 	drops           []trace.Record                                  // the records of dropped messages
 	unexpectedExits []trace.Record                                  // records of ends of processes that the bridge has not asked to end
 	lostRecords     uint64                                          // how many records are missing in the trace, at least

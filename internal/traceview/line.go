@@ -15,7 +15,7 @@ import (
 // printer prints records in lines. It must not be used concurrently. The exported fields are set before
 // the first print.
 type printer struct {
-	Out   io.Writer // nil: only the append methods are used
+	Out   io.Writer // where the lines go; nil: only the append methods are used
 	Color bool      // Out is a terminal that understands colours
 
 	Bodies     bool // the text of a message is printed below its line, and headers and what was redacted

@@ -27,7 +27,7 @@ const (
 // request that it has passed on, does not count as one.
 type Loss struct {
 	Place  LossPlace      // where the message was lost
-	Record trace.Record   // that of the message, without its Body
+	Record trace.Record   // the record of the message, without its Body
 	Text   string         // what is known of the loss, in a sentence; not escaped
 	Path   []trace.Record // how far the message came: Record, and the records of what was made of it
 

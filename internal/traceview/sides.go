@@ -83,7 +83,7 @@ func (p *printer) appendSideBySide(in, out *trace.Body) {
 
 // wrappedRow is a line of one of the two columns of appendSideBySide.
 type wrappedRow struct {
-	text  []byte // with the escape sequences of colours
+	text  []byte // the text, with the escape sequences of colours
 	width int    // how many characters it shows
 }
 

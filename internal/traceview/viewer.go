@@ -16,7 +16,7 @@ type Viewer struct {
 	Out      *bufio.Writer // the caller flushes it; Live does so itself
 	Err      io.Writer     // gets the warnings: of lines that could not be read, and of missing records
 	Terminal bool          // Out is shown on a terminal: colours are used, and control characters in JSON escaped
-	Width    int           // of the terminal, in characters; 0: not known
+	Width    int           // the width of the terminal, in characters; 0: not known
 
 	Filter    Filter // which records are wanted
 	Verbose   int    // 0: a line for each record; 1: also its body; more: both ends of a message side by side

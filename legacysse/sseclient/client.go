@@ -142,7 +142,7 @@ type Client struct {
 	// in it become an Authorization header, unless Options.Header has one.
 	URL string
 
-	Options Options // of each Conn
+	Options Options // those of each Conn that Dial returns from now on
 }
 
 // Dial checks the URL and the headers and returns a Conn. It makes no network

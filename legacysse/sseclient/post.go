@@ -21,15 +21,15 @@ import (
 // comes back on the event stream.
 type call struct {
 	msg    jsonrpc.Message // the message
-	kind   jsonrpc.Kind    // of msg
-	id     jsonrpc.ID      // of msg
-	method string          // of msg
+	kind   jsonrpc.Kind    // the kind of msg
+	id     jsonrpc.ID      // the id of msg
+	method string          // the method of msg
 
 	session *session // where it is sent; nil: it waits for a session
 	// tell tells the client what its request waits for; nil: the request has not waited for a session, or has not asked for progress.
 	tell func(text string)
 
-	postCtx    context.Context    // of the POST; that of a notification or a response has a deadline
+	postCtx    context.Context    // the ctx of the POST; that of a notification or a response has a deadline
 	cancelPost context.CancelFunc // ends postCtx
 
 	written   chan struct{} // closed when the POST was written

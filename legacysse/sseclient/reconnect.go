@@ -14,7 +14,7 @@ import (
 // has something to say, and begins a new session when that stream has ended. Its
 // goroutine runs as long as there is, or should be, a session.
 type reconnector struct {
-	c        *conn         // that needs sessions
+	c        *conn         // the conn that needs sessions
 	retryNow chan struct{} // an element in it ends the pause before the next attempt
 	running  bool          // run is under way; guarded by the lock of the ledger
 }

@@ -19,11 +19,11 @@ import (
 // comes back.
 type call struct {
 	msg    jsonrpc.Message // the message
-	kind   jsonrpc.Kind    // of msg
-	id     jsonrpc.ID      // of msg
-	method string          // of msg
+	kind   jsonrpc.Kind    // the kind of msg
+	id     jsonrpc.ID      // the id of msg
+	method string          // the method of msg
 
-	ctx    context.Context    // of the POST and the reading of its reply; only that of initialize, a notification or a response has a deadline
+	ctx    context.Context    // the ctx of the POST and of the reading of its reply; only that of initialize, a notification or a response has a deadline
 	cancel context.CancelFunc // ends ctx
 
 	sent     chan struct{} // closed when the next message may set out

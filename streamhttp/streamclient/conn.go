@@ -30,8 +30,8 @@ const (
 type conn struct {
 	remoteconn.Base
 	target *httpdial.Target // the server
-	opts   Options          // of the Client, with the defaults
-	log    hclog.Logger     // that of opts
+	opts   Options          // those of the Client, with the defaults filled in
+	log    hclog.Logger     // the Logger of opts
 
 	requestSlots remoteconn.Slots // a slot for each request that has a goroutine
 	oneWaySlots  remoteconn.Slots // a slot for each notification or response that has a goroutine

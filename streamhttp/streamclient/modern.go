@@ -94,7 +94,7 @@ type ModernClient struct {
 	// it become an Authorization header, unless Options.Header has one.
 	URL string
 
-	Options ModernOptions // of each Conn
+	Options ModernOptions // those of each Conn that Dial returns from now on
 
 	sendRawNames  atomic.Bool // the server was found to want the name in Mcp-Name as it is, without base64 (ME2)
 	emptyAsBase64 atomic.Bool // the server was found to take an empty Mcp-Param header for a missing one: such a header goes in base64

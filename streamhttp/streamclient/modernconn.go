@@ -26,8 +26,8 @@ type modernConn struct {
 	remoteconn.Base
 	client *ModernClient    // remembers which forms of headers the server wants
 	target *httpdial.Target // the server
-	opts   ModernOptions    // of client, with the defaults
-	log    hclog.Logger     // that of opts
+	opts   ModernOptions    // those of client, with the defaults filled in
+	log    hclog.Logger     // the Logger of opts
 
 	requestSlots      remoteconn.Slots // a slot for each request that has a goroutine
 	notificationSlots remoteconn.Slots // a slot for each notification that has a goroutine
@@ -58,10 +58,10 @@ func newModernConn(client *ModernClient, target *httpdial.Target, opts ModernOpt
 // comes back.
 type modernCall struct {
 	msg    jsonrpc.Message // the message
-	id     jsonrpc.ID      // of msg
-	method string          // of msg
+	id     jsonrpc.ID      // the id of msg
+	method string          // the method of msg
 
-	ctx    context.Context    // of the POST, and of the reading of its reply
+	ctx    context.Context    // the ctx of the POST, and of the reading of its reply
 	cancel context.CancelFunc // ends ctx
 
 	isOwn     bool          // it is the bridge's own: nothing of its reply is for Receive

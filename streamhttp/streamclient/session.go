@@ -106,7 +106,7 @@ func (c *conn) handleInitializeFailure(call *call, fault *httpdial.Fault) {
 // ledger guards it.
 type renewer struct {
 	c               *conn   // whose sessions they are
-	repair          *repair // not nil while the bridge tries to get a session
+	repair          *repair // the repair that is going on; nil unless the bridge tries to get a session
 	refusedRenewals int     // how many renewals in a row the server had refused before this Conn took the session over; 0 after a renewal
 }
 

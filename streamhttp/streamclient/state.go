@@ -22,7 +22,7 @@ type state struct {
 // server without sessions: then id is empty.
 type session struct {
 	id             string             // the Mcp-Session-Id; "": the server has none
-	ctx            context.Context    // of its standalone stream; done when the session is over. Its POSTs have the ctx of their call, and go on
+	ctx            context.Context    // the ctx of its standalone stream; done when the session is over. Its POSTs have the ctx of their call, and go on
 	stop           context.CancelFunc // ends ctx
 	listenAnswered chan struct{}      // closed when the server has answered the first GET
 	noListenStream chan struct{}      // closed when nobody reads a standalone stream any more: the server offers none, or the session is over

@@ -64,7 +64,7 @@ const secondRequestID = "99"
 // diagnosis is one run of Diagnose.
 type diagnosis struct {
 	spec     supervisor.Spec // how the server is started
-	options  Options         // with the defaults set
+	options  Options         // those of Diagnose, with the defaults set
 	report   *doctor.Report  // gets the facts and findings
 	deadline time.Time       // when no further question may be asked
 

@@ -6,7 +6,7 @@ type systemProcess struct {
 	parentPID int    // process id of the process that has started it, or has taken it over
 	groupID   int    // id of its process group
 	startTime string // when it was started, as the system tells it; tells it from a later process with the same pid
-	name      string // of its program
+	name      string // the name of its program
 	isZombie  bool   // it has ended, and its parent has not asked for its exit status
 }
 

@@ -157,7 +157,7 @@ func encodeLine(m jsonrpc.Message) []byte { return append(slices.Clone(m.Bytes()
 // A pendingRequest is a request that was sent. Whoever has sent it must call stopAwaiting.
 type pendingRequest struct {
 	process    *serverProcess // to which it was sent
-	id         string         // as it is spelled in JSON
+	id         string         // the id of the request, as it is spelled in JSON
 	takesAnyID bool           // an answer whose id nobody waits for counts as the answer, too
 	replies    chan reply     // gets the answer; it has room for one
 	sentAt     time.Time      // when it was sent

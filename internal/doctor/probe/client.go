@@ -34,14 +34,14 @@ type Options struct {
 	ReplyTimeout    time.Duration           // how long Client.Do waits for the whole of a reply; it must be above 0
 	Header          http.Header             // headers that the user has added to every request, as with --header
 	ReservedHeaders []string                // names of headers that requests set themselves: those in Header are ignored
-	TLS             *tls.Config             // nil: the system's authorities, and no client certificate
+	TLS             *tls.Config             // which servers are trusted, and the client certificate; nil: the system's authorities, and no client certificate
 	OnSecrets       func(secrets ...string) // is told what must not be shown, as it becomes known; nil: nobody is told
 }
 
 // A Client makes the requests of one diagnosis: at most maxRequests, and those that ignore that limit. Its methods may be
 // called concurrently, but for MoveTo and Close. Its fields are not to be changed, but for ReplyTimeout.
 type Client struct {
-	URL    *url.URL       // of the server, without user and password
+	URL    *url.URL       // the URL of the server, without user and password
 	Header http.Header    // the user's headers on every request to the server, without Host
 	Host   string         // the Host header that the user has set; "": that of the URL
 	Jar    http.CookieJar // cookies that the server has set

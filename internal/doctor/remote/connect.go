@@ -119,7 +119,7 @@ type dialAttempt struct {
 	ip       netip.Addr    // the address
 	conn     net.Conn      // the connection; nil: err says why there is none
 	duration time.Duration // how long the attempt took
-	err      error         // nil: it has succeeded
+	err      error         // why the attempt has failed; nil: it has succeeded
 }
 
 // dialAll connects to all addresses at the same time, and waits for all attempts.

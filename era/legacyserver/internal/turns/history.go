@@ -28,7 +28,7 @@ const (
 // calls a second, and 2.
 type askHistory struct {
 	tools map[toolKey]toolHistory // the history of each tool; absent: there is none
-	seed  maphash.Seed            // of the hashes in the keys
+	seed  maphash.Seed            // the seed of the hashes in the keys
 }
 
 // toolKey names a tool or a prompt. All resources have the same key.

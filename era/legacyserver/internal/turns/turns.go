@@ -42,7 +42,7 @@ const (
 // that an input request belongs to the call that has the turn. New makes one. Its methods are called one
 // at a time.
 type Turns[C any] struct {
-	timers  *timers.Timers                                 // of the Filter
+	timers  *timers.Timers                                 // those of the Filter: they end the wait for a turn
 	proceed func(now time.Time, a *Asker[C], out *era.Out) // goes on with a call that has waited
 
 	sawRelated    bool          // the transport has named the call of the latest input request
