@@ -242,7 +242,7 @@ func (f *replayServeFlags) flagSet() *pflag.FlagSet {
 		}
 	})
 	f.recording.register(fs)
-	fs.BoolVar(&f.serve, "serve", false, "")
+	fs.Bool("serve", false, "") // replayCommand looks for it among the arguments
 	fs.BoolVar(&f.stdio, "stdio", false, "")
 	fs.BoolVar(&f.mustMatchAll, "strict", false, "")
 	return fs
