@@ -15,12 +15,10 @@ type Claims struct {
 	Issuer        string    // "iss"; "": the introspection endpoint does not say
 	Subject       string    // "sub": the user, or the client where no user is involved
 	ClientID      string    // "client_id", or "azp" where that is missing
-	ID            string    // "jti": the id of the token
 	Audience      []string  // "aud": whom the token is for; in the token it may be a string
 	Scopes        []string  // the scopes of "scope" and "scp" together, each a string or an array
 	Expires       time.Time // "exp"; zero: it does not say
 	NotBefore     time.Time // "nbf": not valid before; zero: from the beginning
-	Issued        time.Time // "iat"; zero: it does not say
 	JKT           string    // thumbprint of the DPoP key that the token is bound to (RFC 9449, 6); "": none. The request needs a proof with that key
 	X5T           string    // x5t#S256 of the certificate that the token is bound to (RFC 8705, 3.1); "": none. The request needs that certificate
 	KeyThumbprint string    // thumbprint of the key that signed it, for KeySet.Has; "" of an introspected token
@@ -42,9 +40,11 @@ func (c Claims) IsFor(audiences []string) bool {
 func readClaims(f strictjson.Fields) (Claims, error) {
 	r := strictjson.NewReader(f)
 	c := Claims{
-		Issuer: r.Text("iss"), Subject: r.Text("sub"), ClientID: r.Text("client_id"), ID: r.Text("jti"),
-		Audience: r.TextOrArray("aud"), Expires: r.NumericDate("exp"), NotBefore: r.NumericDate("nbf"), Issued: r.NumericDate("iat"),
+		Issuer: r.Text("iss"), Subject: r.Text("sub"), ClientID: r.Text("client_id"),
+		Audience: r.TextOrArray("aud"), Expires: r.NumericDate("exp"), NotBefore: r.NumericDate("nbf"),
 	}
+	r.Text("jti")
+	r.NumericDate("iat") // nobody needs these two, but a token in which they have another type is none of RFC 9068
 	if azp := r.Text("azp"); c.ClientID == "" {
 		c.ClientID = azp
 	}

@@ -104,7 +104,7 @@ func TestVerifyGoodTokens(t *testing.T) {
 			t.Errorf("%s: %+v, %v", a, c, err)
 		}
 	}
-	want := Claims{Issuer: testIssuer, Subject: "ann", ClientID: "c", ID: "j1", Audience: []string{testAudience}, Scopes: []string{"a", "b"}, Expires: time.Unix(start.Unix()+3600, 0), Issued: time.Unix(start.Unix(), 0)}
+	want := Claims{Issuer: testIssuer, Subject: "ann", ClientID: "c", Audience: []string{testAudience}, Scopes: []string{"a", "b"}, Expires: time.Unix(start.Unix()+3600, 0)}
 	header := map[jose.HeaderKey]any{"kid": "k1", "typ": "at+jwt"}
 	for name, test := range map[string]struct {
 		change map[string]any
@@ -187,6 +187,8 @@ func TestVerifyBadTokens(t *testing.T) {
 		"claim twice":           raw(`{"alg":"ES256"}`, strings.Replace(plain, `{`, `{"aud":"x",`, 1)),
 		"inner claim twice":     raw(`{"alg":"ES256"}`, strings.Replace(plain, `{`, `{"act":{"sub":"a","sub":"b"},`, 1)),
 		"claims are an array":   raw(`{"alg":"ES256"}`, `[]`),
+		"id is a number":        claims(map[string]any{"jti": 1}),
+		"time of issue as text": claims(map[string]any{"iat": "now"}),
 		"kid is a number":       raw(`{"alg":"ES256","kid":1}`, plain),
 		"other algorithm":       encode(t, map[string]any{"alg": "RS256", "kid": "k1"}) + "." + parts[1] + "." + parts[2],
 		"unknown key":           head(map[jose.HeaderKey]any{"kid": "k2"}),

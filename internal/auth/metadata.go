@@ -21,39 +21,33 @@ func (r Revision) usesLegacyDiscovery() bool { return r != "" && r < "2025-06-18
 
 // ResourceMetadata says how a resource is protected (RFC 9728, 2). Its JSON is that of the document.
 type ResourceMetadata struct {
-	Resource               string   `json:"resource"`                                             // the resource's identifier as it was published: what "resource" parameters repeat
-	AuthorizationServers   []string `json:"authorization_servers,omitempty"`                      // the issuers that clients may get tokens from
-	ScopesSupported        []string `json:"scopes_supported,omitempty"`                           // the scopes that may be asked for; nil: the document does not say
-	BearerMethods          []string `json:"bearer_methods_supported,omitempty"`                   // how a Bearer token may be sent: "header" ...
-	Name                   string   `json:"resource_name,omitempty"`                              // the resource's name, for people
-	Documentation          string   `json:"resource_documentation,omitempty"`                     // address of a page for developers
-	DPoPAlgs               []string `json:"dpop_signing_alg_values_supported,omitempty"`          // the algorithms that DPoP proofs may be signed with
-	DPoPRequired           bool     `json:"dpop_bound_access_tokens_required,omitempty"`          // only tokens that are bound to a DPoP key are accepted
-	CertificateBoundTokens bool     `json:"tls_client_certificate_bound_access_tokens,omitempty"` // tokens that are bound to a client certificate are supported (RFC 8705)
+	Resource             string   `json:"resource"`                                    // the resource's identifier as it was published: what "resource" parameters repeat
+	AuthorizationServers []string `json:"authorization_servers,omitempty"`             // the issuers that clients may get tokens from
+	ScopesSupported      []string `json:"scopes_supported,omitempty"`                  // the scopes that may be asked for; nil: the document does not say
+	BearerMethods        []string `json:"bearer_methods_supported,omitempty"`          // how a Bearer token may be sent: "header" ...
+	DPoPAlgs             []string `json:"dpop_signing_alg_values_supported,omitempty"` // the algorithms that DPoP proofs may be signed with
+	DPoPRequired         bool     `json:"dpop_bound_access_tokens_required,omitempty"` // only tokens that are bound to a DPoP key are accepted
 }
 
 // ServerMetadata says what an authorization server offers, and where (RFC 8414, 2; OpenID Connect
 // Discovery 1.0, 3). Its JSON is that of the document. Each address in it was checked: https, or
 // http to this machine (to any, if EndpointCaller.AllowsPlainHTTP).
 type ServerMetadata struct {
-	Issuer                      string   `json:"issuer"`                                                     // the issuer, as the document has it: what "iss" of tokens and responses is compared with
-	AuthorizationEndpoint       string   `json:"authorization_endpoint,omitempty"`                           // where browsers are sent to sign in; "": nowhere
-	TokenEndpoint               string   `json:"token_endpoint,omitempty"`                                   // where tokens are asked for; "": nowhere
-	RegistrationEndpoint        string   `json:"registration_endpoint,omitempty"`                            // where clients register themselves (RFC 7591); "": nowhere
-	RevocationEndpoint          string   `json:"revocation_endpoint,omitempty"`                              // where tokens are revoked (RFC 7009); "": nowhere
-	IntrospectionEndpoint       string   `json:"introspection_endpoint,omitempty"`                           // where resources ask what a token is worth (RFC 7662); "": nowhere
-	DeviceAuthorizationEndpoint string   `json:"device_authorization_endpoint,omitempty"`                    // where device codes are asked for (RFC 8628); "": nowhere
-	JWKSURI                     string   `json:"jwks_uri,omitempty"`                                         // where its public keys are; "": nowhere
-	Scopes                      []string `json:"scopes_supported,omitempty"`                                 // the scopes that may be asked for; nil: the document does not say
-	ResponseTypes               []string `json:"response_types_supported,omitempty"`                         // the response types that the server takes: "code" ...
-	GrantTypes                  []string `json:"grant_types_supported,omitempty"`                            // the grant_type values that the server takes; nil: the document does not say
-	AuthMethods                 []string `json:"token_endpoint_auth_methods_supported,omitempty"`            // how clients may authenticate at the token endpoint (ClientSecretBasic ...); nil: it does not say
-	AuthAlgs                    []string `json:"token_endpoint_auth_signing_alg_values_supported,omitempty"` // the algorithms that client assertions may be signed with; nil: it does not say
-	CodeChallengeMethods        []string `json:"code_challenge_methods_supported,omitempty"`                 // the PKCE challenge methods that the server takes; without "S256" nobody signs in there
-	DPoPAlgs                    []string `json:"dpop_signing_alg_values_supported,omitempty"`                // the algorithms that DPoP proofs may be signed with; nil: it does not say
-	SendsIssParameter           bool     `json:"authorization_response_iss_parameter_supported,omitempty"`   // its authorization responses have "iss" (RFC 9207, 3)
-	SupportsClientDocuments     bool     `json:"client_id_metadata_document_supported,omitempty"`            // a client id may be the address of the client's metadata document
-	HasDefaultEndpoints         bool     `json:"-"`                                                          // there is no document, and the endpoints are the default ones of revision 2025-03-26
+	Issuer                      string   `json:"issuer"`                                                   // the issuer, as the document has it: what "iss" of tokens and responses is compared with
+	AuthorizationEndpoint       string   `json:"authorization_endpoint,omitempty"`                         // where browsers are sent to sign in; "": nowhere
+	TokenEndpoint               string   `json:"token_endpoint,omitempty"`                                 // where tokens are asked for; "": nowhere
+	RegistrationEndpoint        string   `json:"registration_endpoint,omitempty"`                          // where clients register themselves (RFC 7591); "": nowhere
+	RevocationEndpoint          string   `json:"revocation_endpoint,omitempty"`                            // where tokens are revoked (RFC 7009); "": nowhere
+	IntrospectionEndpoint       string   `json:"introspection_endpoint,omitempty"`                         // where resources ask what a token is worth (RFC 7662); "": nowhere
+	DeviceAuthorizationEndpoint string   `json:"device_authorization_endpoint,omitempty"`                  // where device codes are asked for (RFC 8628); "": nowhere
+	JWKSURI                     string   `json:"jwks_uri,omitempty"`                                       // where its public keys are; "": nowhere
+	Scopes                      []string `json:"scopes_supported,omitempty"`                               // the scopes that may be asked for; nil: the document does not say
+	AuthMethods                 []string `json:"token_endpoint_auth_methods_supported,omitempty"`          // how clients may authenticate at the token endpoint (ClientSecretBasic ...); nil: it does not say
+	CodeChallengeMethods        []string `json:"code_challenge_methods_supported,omitempty"`               // the PKCE challenge methods that the server takes; without "S256" nobody signs in there
+	DPoPAlgs                    []string `json:"dpop_signing_alg_values_supported,omitempty"`              // the algorithms that DPoP proofs may be signed with; nil: it does not say
+	SendsIssParameter           bool     `json:"authorization_response_iss_parameter_supported,omitempty"` // its authorization responses have "iss" (RFC 9207, 3)
+	SupportsClientDocuments     bool     `json:"client_id_metadata_document_supported,omitempty"`          // a client id may be the address of the client's metadata document
+	HasDefaultEndpoints         bool     `json:"-"`                                                        // there is no document, and the endpoints are the default ones of revision 2025-03-26
 }
 
 // ResourceMetadataURLs returns where the metadata of the MCP server at server may be, in the order in which
@@ -162,15 +156,12 @@ func ParseResourceMetadata(data []byte, server string) (ResourceMetadata, error)
 	}
 	r := strictjson.NewReader(f)
 	m := ResourceMetadata{
-		Resource:               r.Text("resource"),
-		AuthorizationServers:   r.TextArray("authorization_servers"),
-		ScopesSupported:        r.TextArray("scopes_supported"),
-		BearerMethods:          r.TextArray("bearer_methods_supported"),
-		Name:                   r.Text("resource_name"),
-		Documentation:          r.Text("resource_documentation"),
-		DPoPAlgs:               r.TextArray("dpop_signing_alg_values_supported"),
-		DPoPRequired:           r.Bool("dpop_bound_access_tokens_required"),
-		CertificateBoundTokens: r.Bool("tls_client_certificate_bound_access_tokens"),
+		Resource:             r.Text("resource"),
+		AuthorizationServers: r.TextArray("authorization_servers"),
+		ScopesSupported:      r.TextArray("scopes_supported"),
+		BearerMethods:        r.TextArray("bearer_methods_supported"),
+		DPoPAlgs:             r.TextArray("dpop_signing_alg_values_supported"),
+		DPoPRequired:         r.Bool("dpop_bound_access_tokens_required"),
 	}
 	switch {
 	case r.Err != nil:
@@ -206,10 +197,7 @@ func (c *EndpointCaller) parseServerMetadata(data []byte, issuer string, aliases
 	m := ServerMetadata{
 		Issuer:                  r.Text("issuer"),
 		Scopes:                  r.TextArray("scopes_supported"),
-		ResponseTypes:           r.TextArray("response_types_supported"),
-		GrantTypes:              r.TextArray("grant_types_supported"),
 		AuthMethods:             r.TextArray("token_endpoint_auth_methods_supported"),
-		AuthAlgs:                r.TextArray("token_endpoint_auth_signing_alg_values_supported"),
 		CodeChallengeMethods:    r.TextArray("code_challenge_methods_supported"),
 		DPoPAlgs:                r.TextArray("dpop_signing_alg_values_supported"),
 		SendsIssParameter:       r.Bool("authorization_response_iss_parameter_supported"),
@@ -302,7 +290,7 @@ func (c *EndpointCaller) FetchOriginServerMetadata(ctx context.Context, server s
 	if Is(err, NotFound) {
 		return ServerMetadata{
 			Issuer: origin, AuthorizationEndpoint: origin + "/authorize", TokenEndpoint: origin + "/token", RegistrationEndpoint: origin + "/register",
-			ResponseTypes: []string{"code"}, CodeChallengeMethods: []string{"S256"}, HasDefaultEndpoints: true,
+			CodeChallengeMethods: []string{"S256"}, HasDefaultEndpoints: true,
 		}, nil
 	}
 	return m, err

@@ -140,6 +140,20 @@ func TestResourceMetadataIsRefused(t *testing.T) {
 	}
 }
 
+// A mistake in a member that the bridge does not use is nobody's trouble.
+func TestUnusedMetadata(t *testing.T) {
+	t.Parallel()
+	for _, member := range []string{"response_types_supported", "grant_types_supported", "token_endpoint_auth_signing_alg_values_supported"} {
+		if _, err := new(EndpointCaller).parseServerMetadata([]byte(document("https://as", member, "x")), "https://as"); err != nil {
+			t.Errorf("%s: %v", member, err)
+		}
+	}
+	const of = `{"resource":"https://h","authorization_servers":["https://as/"],"resource_name":{},"resource_documentation":1,"tls_client_certificate_bound_access_tokens":"yes"}`
+	if _, err := ParseResourceMetadata([]byte(of), "https://h"); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestServerMetadataIsFound(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{"/.well-known/oauth-authorization-server/t", "/.well-known/openid-configuration/t", "/t/.well-known/openid-configuration"} {

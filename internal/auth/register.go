@@ -17,16 +17,12 @@ import (
 // ClientMetadata is what a client says of itself to be registered (RFC 7591, 2).
 type ClientMetadata struct {
 	Name            string   `json:"client_name,omitempty"`                // the client's name, shown to the person who agrees
-	URI             string   `json:"client_uri,omitempty"`                 // the client's home page
 	RedirectURIs    []string `json:"redirect_uris,omitempty"`              // where its browsers come back to
 	GrantTypes      []string `json:"grant_types,omitempty"`                // the grant_type values that it will use
 	ResponseTypes   []string `json:"response_types,omitempty"`             // the response types that it will use: "code" ...
 	AuthMethod      string   `json:"token_endpoint_auth_method,omitempty"` // how the client wants to authenticate at the token endpoint (ClientSecretBasic ...)
 	ApplicationType string   `json:"application_type,omitempty"`           // "native" with a redirect to loopback; OpenID Connect takes "web" otherwise
 	Scope           string   `json:"scope,omitempty"`                      // the scopes that it may ask for, separated by spaces
-	SoftwareID      string   `json:"software_id,omitempty"`                // the same for every installation of the program
-	SoftwareVersion string   `json:"software_version,omitempty"`           // the program's version
-	DPoPBound       bool     `json:"dpop_bound_access_tokens,omitempty"`   // the client asks for tokens that are bound to a DPoP key only (RFC 9449, 5.2)
 }
 
 // A Registration is a client that a server knows (RFC 7591, 3.2.1). It belongs to Issuer, and to

@@ -109,7 +109,7 @@ func New(o Options) (*Protector, error) {
 		o.DPoP = DPoPOff
 	}
 	p := &Protector{
-		options: o, caller: &caller, issuers: make(map[string]*issuer, len(o.Issuers)),
+		options: o, issuers: make(map[string]*issuer, len(o.Issuers)),
 		verifiedTokens: newTokenCache(o.MaxRememberedTokens),
 		proofVerifier:  auth.ProofVerifier{Now: o.Now}, nonceMaker: newNonceMaker(), startedAt: o.Now(), tokenExpiries: tokenExpiries{now: o.Now},
 	}
@@ -309,7 +309,6 @@ func (p *Protector) SetPolicy(policy *Policy) { p.policy.Store(policy) }
 // New makes one.
 type Protector struct {
 	options        Options                    // the Options, as New has completed them
-	caller         *auth.EndpointCaller       // sends requests to issuers, unless HTTPClientFor has another client for them
 	issuers        map[string]*issuer         // the issuers by Issuer.URL
 	introspector   *introspector              // asks the introspection endpoint; nil: tokens are not introspected
 	verifiedTokens *tokenCache                // what was found out about valid tokens

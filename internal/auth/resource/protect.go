@@ -22,7 +22,6 @@ type Grant struct {
 	// Sessions, processes and what waits belong to the principal.
 	Principal string
 
-	Issuer       string    // the issuer of the token; "": there is no token
 	Subject      string    // "sub" of the token; "": it has none
 	ClientID     string    // the client that the token was issued to; "": it does not say
 	Scopes       []string  // the scopes of the token; nil: it has none

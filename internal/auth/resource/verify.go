@@ -123,7 +123,7 @@ func (p *Protector) verifySigned(ctx context.Context, i *issuer, sum tokenHash, 
 func (p *Protector) newVerifiedToken(issuer string, c auth.Claims) *verifiedToken {
 	g := &Grant{
 		Principal: principalOf(issuer, c.Subject, c.ClientID),
-		Issuer:    issuer, Subject: c.Subject, ClientID: c.ClientID, Scopes: c.Scopes, Expires: c.Expires,
+		Subject:   c.Subject, ClientID: c.ClientID, Scopes: c.Scopes, Expires: c.Expires,
 	}
 	g.fillContextValues(access.Sender{Name: g.Principal, TokenContext: p.tokenExpiries.contextUntil(c.Expires)})
 	return &verifiedToken{grant: g, tokenAudience: c.Audience, jkt: c.JKT, x5t: c.X5T}

@@ -6,12 +6,11 @@ import "github.com/mcp-bridge/mcp-bridge/bridge"
 // down, the error of Receive says why.
 type Member struct {
 	bridge.Conn
-	server *Server // the Server that it has joined
 }
 
 // newMember returns the Member for conn, a Conn of the Server's Mux. single is that of Pool.Join.
 func (s *Server) newMember(conn bridge.Conn, single bool) *Member {
-	return &Member{server: s, Conn: bridge.Intercept(conn, bridge.Hooks{
+	return &Member{Conn: bridge.Intercept(conn, bridge.Hooks{
 		Ended: s.endReason,
 		Closed: func(err error) error {
 			s.pool.leave(s, single)
