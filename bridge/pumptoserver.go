@@ -120,28 +120,38 @@ func (s *toServerSink) TrySend(m jsonrpc.Message) bool {
 		return false
 	}
 	if !s.isAdmitted(&m) {
-		if m.Kind() == jsonrpc.Request {
-			c := s.newClientCall(m)
-			if s.clientRequests.add(c) != nil { // admitToServer says what is wrong
-				return false
-			}
-			s.startTimeout(c)
-			s.outgoing = c.withServerID(m)
-		} else {
-			outgoing, ok := s.admitToServer(s.graceCtx, m)
-			if !ok {
-				return true
-			}
-			s.outgoing = outgoing
+		if admitted, taken := s.tryAdmit(&m); !admitted {
+			return taken
 		}
-		s.admitted = true
-		s.originalKey = m.Key()
 	}
 	if !s.server.TrySend(s.outgoing) {
 		return false
 	}
 	s.clearTaken()
 	return true
+}
+
+// tryAdmit makes m the message in outgoing, unless the server does not get it (then it is taken), or the Pump has to answer it,
+// which Send does. It is a function of its own so that TrySend needs little stack: of an HTTP client's goroutine, whose stack Go
+// would otherwise copy to a larger one for many requests.
+func (s *toServerSink) tryAdmit(m *jsonrpc.Message) (admitted, taken bool) {
+	if m.Kind() == jsonrpc.Request {
+		c := s.newClientCall(*m)
+		if s.clientRequests.add(c) != nil { // admitToServer says what is wrong
+			return false, false
+		}
+		s.startTimeout(c)
+		s.outgoing = c.withServerID(*m)
+	} else {
+		outgoing, ok := s.admitToServer(s.graceCtx, *m)
+		if !ok {
+			return false, true
+		}
+		s.outgoing = outgoing
+	}
+	s.admitted = true
+	s.originalKey = m.Key()
+	return true, false
 }
 
 // isAdmitted reports whether m is the message in outgoing, offered again. Another message in outgoing, which the

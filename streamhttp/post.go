@@ -17,50 +17,31 @@ import (
 
 // servePOST takes the messages of one POST and answers them.
 func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
-	max, sessionless := h.maxBody(r)
-	if r.ContentLength > int64(max) {
-		h.refuseBody(w, r, httpserve.ErrTooLarge, sessionless)
-		return
-	}
-	if !httpserve.Accepts(r.Header, wire.TypeJSON, wire.TypeSSE) {
-		refuse(w, r, "LI4", http.StatusNotAcceptable, "the Accept header must admit both application/json and text/event-stream")
-		return
-	}
-	if !httpserve.IsJSON(r.Header) {
-		refuse(w, r, "LI5", http.StatusUnsupportedMediaType, httpserve.NotJSONReason(r.Header))
-		return
-	}
 	share := h.bodies.NewMemory()
 	defer share.Free()
-	body, err := share.Read(r, max)
-	if err != nil {
-		h.refuseBody(w, r, err, sessionless)
+	body, ok := h.readBody(w, r, share)
+	if !ok {
 		return
 	}
 	if jsonrpc.IsBatch(body) {
 		h.serveBatch(w, r, body, share)
 		return
 	}
-	m, err := jsonrpc.ParseDepth(body, h.opts.MaxDepth)
-	if err != nil {
-		e := asError(err)
-		httpserve.WriteError(w, r, "J4", http.StatusBadRequest, e.Code, e.ID, e.Message)
-		return
-	}
-	m = httpserve.WithTraceContext(m, r.Header)
-	if h.opts.Guard.Authenticator != nil && !h.checkAuthorized(w, r, requestID(m), m) || h.serveByEra(w, r, &m, share) {
+	var m jsonrpc.Message
+	if !h.parseMessage(w, r, body, &m) || h.serveByEra(w, r, &m, share) {
 		return
 	}
 	opens := m.Kind() == jsonrpc.Request && m.Method() == "initialize"
 	if opens {
 		m = era.LegacyInitialize(m)
 	}
+	one := []jsonrpc.Message{m}
 	if h.opts.Stateless {
-		h.serveStateless(w, r, []jsonrpc.Message{m}, share)
+		h.serveStateless(w, r, one, share)
 		return
 	}
 	if opens {
-		h.serveInitialize(w, r, m, share)
+		h.serveInitialize(w, r, one, share)
 		return
 	}
 	s := h.findSession(w, r, requestID(m))
@@ -70,11 +51,45 @@ func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
 	s.beginExchange()
 	defer s.endExchange()
 	if m.Kind() == jsonrpc.Request {
-		one := []jsonrpc.Message{m}
 		h.serveRequests(&post{w: w, r: r, s: s, share: share}, one, one, nil)
 		return
 	}
-	h.serveOneWay(w, r, s, []jsonrpc.Message{m}, share)
+	h.serveOneWay(w, r, s, one, share)
+}
+
+// readBody returns the body of a POST. If the POST has no body that a client may send, it answers the POST and returns false.
+func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, share *httpserve.BodyMemory) (body []byte, ok bool) {
+	max, sessionless := h.maxBody(r)
+	if r.ContentLength > int64(max) {
+		h.refuseBody(w, r, httpserve.ErrTooLarge, sessionless)
+		return nil, false
+	}
+	if !httpserve.Accepts(r.Header, wire.TypeJSON, wire.TypeSSE) {
+		refuse(w, r, "LI4", http.StatusNotAcceptable, "the Accept header must admit both application/json and text/event-stream")
+		return nil, false
+	}
+	if !httpserve.IsJSON(r.Header) {
+		refuse(w, r, "LI5", http.StatusUnsupportedMediaType, httpserve.NotJSONReason(r.Header))
+		return nil, false
+	}
+	body, err := share.Read(r, max)
+	if err != nil {
+		h.refuseBody(w, r, err, sessionless)
+	}
+	return body, err == nil
+}
+
+// parseMessage sets *m to the message of a POST. If the body is no message, or the client may not send it, parseMessage answers the
+// POST and returns false.
+func (h *Handler) parseMessage(w http.ResponseWriter, r *http.Request, body []byte, m *jsonrpc.Message) (ok bool) {
+	parsed, err := jsonrpc.ParseDepth(body, h.opts.MaxDepth)
+	if err != nil {
+		e := asError(err)
+		httpserve.WriteError(w, r, "J4", http.StatusBadRequest, e.Code, e.ID, e.Message)
+		return false
+	}
+	*m = httpserve.WithTraceContext(parsed, r.Header)
+	return h.opts.Guard.Authenticator == nil || h.checkAuthorized(w, r, requestID(*m), *m)
 }
 
 // checkAuthorized reports whether the sender of r may send these messages. If not, it answers the
@@ -123,8 +138,9 @@ const duplicateIDText = "a request with this id is already in progress"
 // sessionGoneText is the error text for a request whose session ends while it is served.
 const sessionGoneText = "the session has ended; begin anew with an initialize request"
 
-// serveInitialize opens a session with m, the client's initialize, and answers the POST (LI20, LI22).
-func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, m jsonrpc.Message, share *httpserve.BodyMemory) {
+// serveInitialize opens a session with one message, the client's initialize, and answers the POST (LI20, LI22).
+func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, one []jsonrpc.Message, share *httpserve.BodyMemory) {
+	m := &one[0]
 	if r.Header.Get(wire.HeaderSession) != "" {
 		if s := h.findSession(w, r, m.ID()); s != nil {
 			refuseID(w, r, "LI22", http.StatusBadRequest, m.ID(), "the session is already initialized")
@@ -135,7 +151,6 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, m json
 	_ = json.Unmarshal(m.Lookup("params", "protocolVersion"), &asked) // not a string: the server will say so
 	s := newSession(&h.opts, principal(r), asked, time.Now())
 	s.retained.budget = h.opts.ResumeBudget.Share(h.opts.Guard.Party(r))
-	one := []jsonrpc.Message{m}
 	st, rd, _, _ := s.openPostStream(one) // nothing stands against the first request
 	s.beginExchange()
 	defer s.endExchange()

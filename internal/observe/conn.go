@@ -110,8 +110,8 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 		return err
 	}
 	if c.isUnsampled(&m) {
-		sent, counted := c.beginUnsampled(&m)
-		err := c.Conn.Send(ctx, sent)
+		counted := c.beginUnsampled(&m)
+		err := c.Conn.Send(ctx, m)
 		if err != nil && counted {
 			c.session.unsampledCallsAt(c.hop, c.outDirection()).subtract()
 		}
@@ -137,8 +137,8 @@ func (c *conn) TrySend(m jsonrpc.Message) bool {
 		return taken
 	}
 	if c.isUnsampled(&m) {
-		sent, counted := c.beginUnsampled(&m)
-		taken := c.Conn.TrySend(sent)
+		counted := c.beginUnsampled(&m)
+		taken := c.Conn.TrySend(m)
 		if !taken && counted {
 			c.session.unsampledCallsAt(c.hop, c.outDirection()).subtract()
 		}
@@ -148,14 +148,22 @@ func (c *conn) TrySend(m jsonrpc.Message) bool {
 	taken := c.Conn.TrySend(p.Message)
 	if taken {
 		c.session.tellSent(p)
-	} else if c.session.withdraw(p) && c.session.o.sampler.Load() != nil {
-		c.reportNeverSent(c.unsent.add(&m, p.Call))
-		if p.Call.isLost() { // there is no Close any more that tells of it
-			c.reportNeverSent(c.unsent.clear())
-		}
+	} else {
+		c.noteUntaken(p, &m)
 	}
 	p.release()
 	return taken
+}
+
+// noteUntaken notes that TrySend was offered m, of which beginSend has made p, and has not taken it.
+func (c *conn) noteUntaken(p *Passed, m *jsonrpc.Message) {
+	if !c.session.withdraw(p) || c.session.o.sampler.Load() == nil {
+		return
+	}
+	c.reportNeverSent(c.unsent.add(m, p.Call))
+	if p.Call.isLost() { // there is no Close any more that tells of it
+		c.reportNeverSent(c.unsent.clear())
+	}
 }
 
 // Close closes the Conn, and tells that the requests that have passed it will not be answered.
@@ -290,7 +298,7 @@ func (c *conn) beginSend(m *jsonrpc.Message) *Passed {
 	if m.Kind() == jsonrpc.Request {
 		p.Call = c.unsent.takeCall(m)
 		s.attachCall(p)
-		p.Message = s.o.rewriteForSampler(p)
+		s.o.rewriteForSampler(p)
 		p.Call.setUntold(p)
 	}
 	return p

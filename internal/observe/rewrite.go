@@ -47,29 +47,28 @@ func (c *conn) isUnsampled(m *jsonrpc.Message) bool {
 	return source != nil && source.unsampled
 }
 
-// beginUnsampled returns what is sent in the place of an unsampled request. counted is false if the request is not counted,
+// beginUnsampled makes *m what is sent in the place of an unsampled request. counted is false if the request is not counted,
 // because WaitingCalls has returned it and keeps its Call.
-func (c *conn) beginUnsampled(m *jsonrpc.Message) (sent jsonrpc.Message, counted bool) {
+func (c *conn) beginUnsampled(m *jsonrpc.Message) (counted bool) {
 	if counted = !c.session.keepsUnwatchedCall(c.hop, c.outDirection(), m.ID()); counted {
 		c.session.unsampledCallsAt(c.hop, c.outDirection()).add()
 	}
-	sampler := c.session.o.sampler.Load()
-	if sampler == nil {
-		return *m, counted
+	if sampler := c.session.o.sampler.Load(); sampler != nil {
+		*m = (*sampler).RewriteUnsampled(*m, sourceOf(m).Sample)
 	}
-	return (*sampler).RewriteUnsampled(*m, sourceOf(m).Sample), counted
+	return counted
 }
 
-// rewriteForSampler returns what the Sampler sends in the place of a request.
-func (o *Observer) rewriteForSampler(p *Passed) jsonrpc.Message {
+// rewriteForSampler makes p.Message what the Sampler sends in the place of a request.
+func (o *Observer) rewriteForSampler(p *Passed) {
 	sampler := o.sampler.Load()
 	switch {
 	case sampler == nil:
-		return p.Message
 	case p.isUnsampled():
-		return (*sampler).RewriteUnsampled(p.Message, p.Source.Sample)
+		p.Message = (*sampler).RewriteUnsampled(p.Message, p.Source.Sample)
+	default:
+		p.Message = (*sampler).Rewrite(p)
 	}
-	return (*sampler).Rewrite(p)
 }
 
 // isUnsampled reports whether p is a request that the Sampler does not want.

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -13,11 +15,14 @@ import (
 	"time"
 )
 
-// measureWatching measures what it costs to have a bridge watched: the same calls through bridges that differ
-// in nothing else, in turn. Each ratio is to the bridge that nobody watches, in the same round. CPU time is that of one
-// of the 32 calls over HTTP: on a busy machine it is the figure that comes out the same again. In "all" are the client,
-// the bridge, its server and the viewer: where they share the CPUs, its ratio is by how much throughput falls. The last
-// three columns are for calls that come at a fixed rate: how many were made, and CPU time as before.
+// measureWatching measures what it costs to have a bridge watched: the same calls through bridges that differ in nothing else. Each
+// figure is compared with that of the bridge that nobody watches, in the same round. In a scene all bridges are new processes: where
+// the memory of a process lies makes it about 1 % quicker or slower for as long as it lives. A ratio is the mean of all scenes, and
+// behind ± stands its standard error. "off, once more" shows how much two equal bridges differ.
+//
+// The CPU time is that of one of the calls over HTTP. "all" is the client, the bridge, its server and the viewer together: where they
+// share the CPUs, its ratio is by how much throughput falls. The last columns are for calls that come at a fixed rate: how many were
+// made, and CPU time as before.
 func (b *bench) measureWatching() error {
 	collector, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -26,12 +31,7 @@ func (b *bench) measureWatching() error {
 	spans := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })}
 	go spans.Serve(collector) // ends with the listener
 	defer spans.Close()
-	s, err := b.begin()
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	ways := []*watchedBridge{
+	ways := []*watchWay{
 		{name: "off"},
 		{name: "--inspect, nobody looks", args: []string{"--inspect=127.0.0.1:0"}},
 		{name: "file (--trace)", args: []string{"--trace", filepath.Join(b.dir, "trace.jsonl")}},
@@ -42,87 +42,184 @@ func (b *bench) measureWatching() error {
 			"OTEL_TRACES_SAMPLER=parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG=0.01"}},
 		{name: "off, once more"},
 	}
-	for _, w := range ways {
-		if err := w.start(b, s); err != nil {
-			return fmt.Errorf("%s: %w", w.name, err)
-		}
-	}
-	rounds := b.rounds * 5
+	scenes, rounds := b.scenes*3/2, 20
 	if b.quick {
-		rounds = 1
+		scenes, rounds = 1, 1
 	}
-	for round := range rounds {
-		for i := range ways { // each comes first as often: what is measured first is a little quicker
-			w := ways[(round+i)%len(ways)]
-			if err := w.measure(b); err != nil {
-				return fmt.Errorf("%s: %w", w.name, err)
-			}
-		}
-		for _, w := range ways {
-			w.compare(ways[0])
+	for range scenes {
+		if err := b.measureWatchScene(ways, rounds); err != nil {
+			return err
 		}
 	}
-	fmt.Printf("%-34s %12s %8s %12s %8s %12s %8s %8s %12s %8s %8s\n", "watched: calls of 100 B", "HTTP, 32", "ratio", "Unix, one", "ratio", "bridge CPU", "ratio", "all",
-		fmt.Sprintf("%d/s", pacedCallsPerSecond), "bridge", "all")
+	fmt.Printf("%-27s %9s %12s %9s %12s %7s %12s %12s %7s %12s %12s\n", "watched: calls of 100 B", "HTTP, 32", "ratio", "Unix, one", "ratio",
+		"CPU", "ratio", "all", fmt.Sprintf("%d/s", pacedCallsPerSecond), "CPU, ratio", "all")
 	for _, w := range ways {
-		fmt.Printf("%-34s %10.0f/s %8.3f %12s %8.3f", w.name, median(w.rates), median(w.rateRatios), micros(median(w.times)), median(w.timeRatios))
-		if len(w.fullLoad.bridge) > 0 {
-			fmt.Printf(" %9.1f µs %8.3f %8.3f", median(w.fullLoad.bridge), median(w.fullLoad.bridgeRatios), median(w.fullLoad.allRatios))
-		}
-		fmt.Printf(" %10.0f/s", median(w.pacedRates))
-		if len(w.pacedLoad.bridge) > 0 {
-			fmt.Printf(" %8.3f %8.3f", median(w.pacedLoad.bridgeRatios), median(w.pacedLoad.allRatios))
-		}
-		fmt.Println()
+		fmt.Printf("%-27s %7.0f/s %12s %9s %12s %7s %12s %12s %5.0f/s %12s %12s\n", w.name,
+			median(w.fullLoad.rates), w.full.rates, micros(median(w.times)), w.timeRatios, w.fullLoad.bridgeTime(), w.full.bridge, w.full.all,
+			median(w.pacedLoad.rates), w.paced.bridge, w.paced.all)
 	}
 	fmt.Println()
 	return nil
 }
 
-// watchedBridge is a way to watch a bridge, and what was measured with it.
-type watchedBridge struct {
+const (
+	watchRoundTime      = 100 * time.Millisecond // how long a bridge has calls in a round
+	pacedEvery          = 4                      // in one of so many rounds there are calls at a fixed rate
+	watchCalls          = 50                     // calls of the one client in a round
+	pacedCallsPerSecond = 2500                   // how many calls a second there are beside as many as can be made; each is four messages for who watches
+)
+
+// watchWay is a way to watch a bridge, and what was measured with it in all scenes.
+type watchWay struct {
 	name      string
 	args, env []string
-	hasViewer bool // somebody looks at it
+	hasViewer bool // somebody looks at the bridge
 
-	manyClients []client // of one session
-	oneClient   client
+	samples
+	full, paced loadRatios
+	timeRatios  ratios
+}
 
-	rates, rateRatios []float64
-	times             []time.Duration
-	timeRatios        []float64
-	pacedRates        []float64
+// samples is what was measured, in the order of the rounds.
+type samples struct {
+	fullLoad  loadSamples     // 32 clients, as many calls as can be made
+	pacedLoad loadSamples     // the same clients, pacedCallsPerSecond
+	times     []time.Duration // of a call of one client over the Unix socket
+}
 
+// loadSamples is what was measured with calls over HTTP.
+type loadSamples struct {
+	rates       []float64 // calls a second
+	bridge, all []float64 // microseconds of CPU time of a call: the bridge's, and that of all processes. Empty: the system does not tell
+}
+
+// loadRatios are the ratios of loadSamples to those of the bridge that nobody watches.
+type loadRatios struct{ rates, bridge, all ratios }
+
+// ratios has one ratio for each scene.
+type ratios []float64
+
+// add adds the geometric mean of the ratios of the values to those of the same round in off, unless there are none. The arithmetic
+// mean of the ratios of what varies much is above 1 even if both are equal.
+func add[T ~float64 | ~int64](r *ratios, values, off []T) {
+	if len(values) == 0 {
+		return
+	}
+	sum := 0.0
+	for i := range values {
+		sum += math.Log(float64(values[i]) / float64(off[i]))
+	}
+	*r = append(*r, math.Exp(sum/float64(len(values))))
+}
+
+// String returns the mean and its standard error; "": there are no ratios.
+func (r ratios) String() string {
+	if len(r) == 0 {
+		return ""
+	}
+	n, mean, squares := float64(len(r)), 0.0, 0.0
+	for _, x := range r {
+		mean += x / n
+	}
+	for _, x := range r {
+		squares += (x - mean) * (x - mean)
+	}
+	return fmt.Sprintf("%.3f ±%.3f", mean, math.Sqrt(squares/max(1, n-1)/n))
+}
+
+// measureWatchScene measures each way in so many rounds, after one that does not count. In each round the ways come in another
+// order at random: what comes behind a busy one may be slower.
+func (b *bench) measureWatchScene(ways []*watchWay, rounds int) error {
+	s := &scene{}
+	defer s.close()
+	bridges := make([]*watchedBridge, len(ways))
+	for i, w := range ways {
+		var err error
+		if bridges[i], err = b.startWatched(s, w); err != nil {
+			return fmt.Errorf("%s: %w", w.name, err)
+		}
+	}
+	for round := range rounds + 1 {
+		for _, i := range rand.Perm(len(ways)) {
+			if err := bridges[i].measure(round%pacedEvery == 1); err != nil {
+				return fmt.Errorf("%s: %w", ways[i].name, err)
+			}
+			if round == 0 {
+				bridges[i].samples = samples{}
+			}
+		}
+	}
+	for i, w := range ways {
+		w.addScene(&bridges[i].samples, &bridges[0].samples)
+	}
+	return nil
+}
+
+// addScene adds what was measured in a scene, and how it relates to what was measured of the bridge that nobody watches.
+func (w *watchWay) addScene(x, off *samples) {
+	w.full.add(&x.fullLoad, &off.fullLoad)
+	w.paced.add(&x.pacedLoad, &off.pacedLoad)
+	add(&w.timeRatios, x.times, off.times)
+	w.fullLoad.addAll(&x.fullLoad)
+	w.pacedLoad.addAll(&x.pacedLoad)
+	w.times = append(w.times, x.times...)
+}
+
+func (r *loadRatios) add(x, off *loadSamples) {
+	add(&r.rates, x.rates, off.rates)
+	add(&r.bridge, x.bridge, off.bridge)
+	add(&r.all, off.all, x.all)
+}
+
+func (l *loadSamples) addAll(x *loadSamples) {
+	l.rates, l.bridge, l.all = append(l.rates, x.rates...), append(l.bridge, x.bridge...), append(l.all, x.all...)
+}
+
+// bridgeTime is the bridge's CPU time of a call; "": the system does not tell.
+func (l *loadSamples) bridgeTime() string {
+	if len(l.bridge) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.1f µs", median(l.bridge))
+}
+
+// watchedBridge is a bridge of one scene, with its clients and what was measured with them.
+type watchedBridge struct {
+	manyClients          []client // of one session
+	oneClient            client
 	bridgePID, viewerPID int // ids of processes; 0: nobody looks
-	fullLoad, pacedLoad  usage
+	samples
 }
 
-// usage is the CPU time of calls.
-type usage struct {
-	bridge, all             []float64 // microseconds of a call: the bridge's, and that of all processes. Empty: the system does not tell
-	bridgeRatios, allRatios []float64
-}
-
-// start starts the bridge, and its viewer; they end with the scene.
-func (w *watchedBridge) start(b *bench, s *scene) error {
-	process, at, err := startBridgeIn(w.env, b.binary, b.socket(), append(w.args, childArgs("stdio")...)...)
+// startWatched starts a bridge, and its viewer; they end with the scene.
+func (b *bench) startWatched(s *scene, way *watchWay) (*watchedBridge, error) {
+	w := &watchedBridge{}
+	process, at, err := startBridgeIn(way.env, b.binary, b.socket(), append(way.args, childArgs("stdio")...)...)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s.cleanups = append(s.cleanups, process.close)
 	w.bridgePID = process.cmd.Process.Pid
 	c, err := s.open(streamable, at)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for range 32 {
 		w.manyClients = append(w.manyClients, c.(*peer).clone())
 	}
 	all := kinds()
-	if w.oneClient, err = s.open(all[len(all)-1], at); err != nil || !w.hasViewer {
-		return err
+	if w.oneClient, err = s.open(all[len(all)-1], at); err != nil {
+		return nil, err
 	}
-	viewer := exec.Command(b.binary, "trace", "--json", strconv.Itoa(process.cmd.Process.Pid))
+	if way.hasViewer {
+		err = w.startViewer(b, s)
+	}
+	return w, err
+}
+
+// startViewer starts a viewer that ends with the scene, and returns when it has shown something.
+func (w *watchedBridge) startViewer(b *bench, s *scene) error {
+	viewer := exec.Command(b.binary, "trace", "--json", strconv.Itoa(w.bridgePID))
 	out, err := viewer.StdoutPipe()
 	if err != nil {
 		return err
@@ -150,61 +247,40 @@ func (w *watchedBridge) start(b *bench, s *scene) error {
 	}
 }
 
-// pacedCallsPerSecond is how many calls a second there are beside as many as can be made. Each is four messages for who watches.
-const pacedCallsPerSecond = 2500
-
-// measure measures once.
-func (w *watchedBridge) measure(b *bench) error {
-	r, err := w.measureUsage(&w.fullLoad, 0, b.measureTime)
-	if err != nil {
+// measure measures one round; paced: calls at a fixed rate, too.
+func (w *watchedBridge) measure(paced bool) error {
+	if err := w.measureLoad(&w.fullLoad, 0); err != nil {
 		return err
 	}
-	paced, err := w.measureUsage(&w.pacedLoad, pacedCallsPerSecond, b.measureTime)
-	if err != nil {
-		return err
+	if paced {
+		if err := w.measureLoad(&w.pacedLoad, pacedCallsPerSecond); err != nil {
+			return err
+		}
 	}
-	t, err := timeCalls(w.oneClient, w.oneClient.messageForm(), b.calls, 100)
-	if err != nil {
-		return err
-	}
-	w.rates, w.pacedRates, w.times = append(w.rates, r), append(w.pacedRates, paced), append(w.times, t)
-	return nil
+	t, err := timeCalls(w.oneClient, w.oneClient.messageForm(), watchCalls, 100)
+	w.times = append(w.times, t)
+	return err
 }
 
-// compare notes how what was measured last relates to what was measured last without a watcher.
-func (w *watchedBridge) compare(off *watchedBridge) {
-	last := len(w.rates) - 1
-	w.rateRatios = append(w.rateRatios, w.rates[last]/off.rates[last])
-	w.timeRatios = append(w.timeRatios, float64(w.times[last])/float64(off.times[last]))
-	w.fullLoad.compare(&off.fullLoad)
-	w.pacedLoad.compare(&off.pacedLoad)
-}
-
-func (u *usage) compare(off *usage) {
-	if last := len(u.bridge) - 1; last >= 0 {
-		u.bridgeRatios = append(u.bridgeRatios, u.bridge[last]/off.bridge[last])
-		u.allRatios = append(u.allRatios, off.all[last]/u.all[last])
-	}
-}
-
-// measureUsage makes calls, at most so many a second, and notes the CPU time that they have used. It returns how many there were a
-// second.
-func (w *watchedBridge) measureUsage(u *usage, perSecond float64, d time.Duration) (rate float64, err error) {
+// measureLoad makes calls for watchRoundTime, at most so many a second; 0: as many as can be made.
+func (w *watchedBridge) measureLoad(l *loadSamples, perSecond float64) error {
 	bridge, all, untold := w.cpuTimes()
 	begin := time.Now()
-	if rate, err = paced(w.manyClients, perSecond, d); err != nil {
-		return 0, err
+	rate, err := paced(w.manyClients, perSecond, watchRoundTime)
+	if err != nil {
+		return err
 	}
 	calls := rate * time.Since(begin).Seconds()
 	bridgeNow, allNow, err := w.cpuTimes()
+	l.rates = append(l.rates, rate)
 	if err := errors.Join(untold, err); err != nil {
 		if errors.Is(err, errors.ErrUnsupported) {
-			return rate, nil
+			return nil
 		}
-		return 0, err
+		return err
 	}
-	u.bridge, u.all = append(u.bridge, float64(bridgeNow-bridge)/1e3/calls), append(u.all, float64(allNow-all)/1e3/calls)
-	return rate, nil
+	l.bridge, l.all = append(l.bridge, float64(bridgeNow-bridge)/1e3/calls), append(l.all, float64(allNow-all)/1e3/calls)
+	return nil
 }
 
 // cpuTimes returns the CPU time that the bridge has used, and all that have to do with its calls.
