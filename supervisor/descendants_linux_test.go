@@ -115,6 +115,7 @@ func TestKilledBridgeTakesContainers(t *testing.T) {
 	t.Setenv("LARGE", strings.Repeat("x", 100_000)) // is passed on to the watchdog
 	b := startBridge(t)
 	b.say(t, "watchdog")
+	b.say(t, "await-watchdog")
 	fd, err := unix.PidfdOpen(watchdogOf(t, b.process.Pid()), 0)
 	bridgetest.Must(t, err)
 	defer unix.Close(fd)
@@ -144,6 +145,7 @@ func TestKilledBridgeTakesContainers(t *testing.T) {
 func TestWatchdogEndsWithTheBridge(t *testing.T) {
 	b := startBridge(t)
 	b.say(t, "watchdog")
+	b.say(t, "await-watchdog")
 	b.say(t, "start", "echo; cat")
 	b.say(t, "stop")
 	dog := watchdogOf(t, b.process.Pid())

@@ -210,7 +210,9 @@ func (b *fakeBridge) obey(command string, args []string) (answer string, err err
 	case "unreap":
 		b.unreap()
 	case "watchdog":
-		err = StartWatchdog()
+		StartWatchdog(func(failed error) { panic(failed) })
+	case "await-watchdog":
+		watchdog.writeLine("") // returns when it is started
 	case "start": // a script; answers with the first line of its output
 		var p *Process
 		spec := sh(args[0], args[1:]...)

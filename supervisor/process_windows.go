@@ -217,7 +217,7 @@ func (o *childOutput) readNow(b []byte) (int, error) {
 func Subreap() (stop func(), err error) { return func() {}, nil }
 
 // StartWatchdog does nothing here: job objects end with this process.
-func StartWatchdog() error { return nil }
+func StartWatchdog(func(error)) {}
 
 // WatchdogMain returns false: there is no watchdog here.
 func WatchdogMain() bool { return false }

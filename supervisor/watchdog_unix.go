@@ -10,24 +10,27 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/supervisor/internal/watchdogwait"
 )
 
-// StartWatchdog starts the watchdog, a second process of our own executable. If this process is killed, the watchdog kills the
-// process groups of our children, their containers, and on Linux every descendant with a marker. It covers the children that are
-// started after StartWatchdog. The watchdog ends when this process ends.
+// StartWatchdog has the watchdog start, a second process of our own executable, and does not wait for that. If this process is
+// killed, the watchdog kills the process groups of our children, their containers, and on Linux every descendant with a marker. It
+// covers the children that are started after StartWatchdog. The watchdog ends when this process ends.
 //
-// main must call WatchdogMain before anything else. After an error everything but the watchdog works, so log a warning and go on.
-// Process 1 needs no watchdog, because the system kills all processes when process 1 ends. A second call does nothing.
-func StartWatchdog() error {
+// main must call WatchdogMain before anything else. failed is called, once at most, if the watchdog cannot be started: everything
+// else works without it. Process 1 needs no watchdog, because the system kills all processes when process 1 ends. A second call
+// does nothing.
+func StartWatchdog(failed func(error)) {
 	watchdog.mu.Lock()
-	defer watchdog.mu.Unlock()
 	if watchdog.w != nil || os.Getpid() == 1 {
-		return nil
+		watchdog.mu.Unlock()
+		return
 	}
-	w, err := startWatchdog()
-	if err != nil {
-		return fmt.Errorf("start the watchdog: %w", err)
-	}
-	watchdog.w = w
-	return nil
+	go func() { // ends when the watchdog is started; children that are started meanwhile are told of then, because they need mu
+		w, err := startWatchdog()
+		watchdog.w = w
+		watchdog.mu.Unlock()
+		if err != nil {
+			failed(fmt.Errorf("start the watchdog: %w", err))
+		}
+	}()
 }
 
 // startWatchdog starts the watchdog, and returns our end of the pipe that it reads.

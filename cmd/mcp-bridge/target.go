@@ -319,9 +319,9 @@ func startSupervision(log hclog.Logger) func() {
 		log.Warn("descendants that leave their process group will not be found", "error", err)
 		stop = func() {}
 	}
-	if err := supervisor.StartWatchdog(); err != nil {
+	supervisor.StartWatchdog(func(err error) {
 		log.Warn("if this process is killed, descendants of servers may stay", "error", err)
-	}
+	})
 	return stop
 }
 

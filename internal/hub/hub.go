@@ -262,9 +262,7 @@ func (h *Hub) planServers(old map[string]*server, specs []Spec) (next map[string
 			if err := s.upstream.Check(); err != nil {
 				s.log.Warn("the server cannot be started as things are", "error", err)
 			}
-			if err := s.startEagerly(); err != nil {
-				return nil, nil, created, fmt.Errorf("server %q: %w", spec.Name, err)
-			}
+			s.startEagerly()
 		}
 		next[spec.Name] = s
 		order = append(order, spec.Name)

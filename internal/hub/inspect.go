@@ -67,10 +67,7 @@ func (h *Hub) Restart(name string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.startEagerly(); err != nil {
-		s.close()
-		return err
-	}
+	s.startEagerly()
 	h.mu.Lock()
 	next := make(map[string]*server, len(h.servers))
 	for n, at := range h.servers {

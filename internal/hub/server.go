@@ -72,8 +72,7 @@ type Spec struct {
 	// Eager has one process started before there is a client.
 	Eager bool
 
-	// OnStartFailure is called if the process that Eager starts has ended at once; one that cannot even be started is an error of
-	// Apply then. nil: both are only logged.
+	// OnStartFailure is called if the process that Eager starts cannot be started, or has ended at once. nil: that is only logged.
 	OnStartFailure func(error)
 }
 
@@ -249,22 +248,16 @@ func (s *server) sessions() int {
 	return s.streamHTTP.Sessions() + s.legacySSE.Sessions() + s.webSockets.Sessions() + s.lines.Sessions()
 }
 
-// startEagerly starts a process before there is a client, if Spec.Eager says so. If it cannot be started, the error is returned where
-// there is an OnStartFailure, otherwise only logged.
-func (s *server) startEagerly() error {
+// startEagerly has a process start before there is a client, if Spec.Eager says so. It does not wait for that.
+func (s *server) startEagerly() {
 	if !s.spec.Eager {
-		return nil
+		return
 	}
 	failed := s.spec.OnStartFailure
 	if failed == nil {
 		failed = func(err error) { s.log.Error("the server cannot work as configured", "error", err) }
 	}
-	err := s.upstream.StartAhead(failed)
-	if err != nil && s.spec.OnStartFailure == nil {
-		failed(err)
-		return nil
-	}
-	return err
+	s.upstream.StartAhead(failed)
 }
 
 // close lets the sessions finish what is in progress, ends them, and returns

@@ -24,36 +24,49 @@ const (
 // An aheadServer is one server that was started before there was a client, so that a command that cannot work
 // is found out at once, and the first client need not wait.
 type aheadServer struct {
-	onTrialFailed func(error)  // told, once at most, that the server has ended within trialTime
-	log           hclog.Logger // gets a warning if the server ends before it is taken
-	process       *process     // the server's process; nil: it is no command
+	onFailed func(error)  // told, once at most, that the server cannot be started or has ended within trialTime
+	log      hclog.Logger // gets a warning if the server ends before it is taken
 
 	cancel context.CancelFunc // ends watch, which then keeps the server
-	done   chan struct{}      // closed when ready is final
-	wg     sync.WaitGroup     // the goroutine of watch
+	done   chan struct{}      // closed when process and ready are set
+	wg     sync.WaitGroup     // the goroutine of run
+
+	process *process // the server's process; nil: it is no command, or cannot be started
 
 	mu    sync.Mutex  // guards ready
-	ready bridge.Conn // the Conn to the server, for take; nil: the server has ended, or was taken
+	ready bridge.Conn // the Conn to the server, for take; nil: the server cannot be started, has ended, or was taken
 }
 
-// startAhead starts a server ahead, with a Conn of d. failed is told if it ends within trialTime. The error
-// is that of the start.
-func startAhead(d bridge.Dialer, failed func(error), log hclog.Logger) (*aheadServer, error) {
-	var conn bridge.Conn
-	var p *process
-	var err error
-	if command, ok := d.(*processDialer); ok {
-		conn, p, err = command.start(context.Background())
-	} else {
-		conn, err = d.Dial(context.Background())
-	}
+// startAhead has a server start ahead, with a Conn of d, and does not wait for that. failed is told, once at most, that the server
+// cannot be started or has ended within trialTime.
+func startAhead(d bridge.Dialer, failed func(error), log hclog.Logger) *aheadServer {
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &aheadServer{onFailed: failed, log: log, cancel: cancel, done: make(chan struct{})}
+	s.wg.Go(func() { s.run(ctx, d) })
+	return s
+}
+
+// run starts the server and watches it.
+func (s *aheadServer) run(ctx context.Context, d bridge.Dialer) {
+	defer s.cancel()
+	conn, err := s.start(d)
 	if err != nil {
-		return nil, err
+		close(s.done)
+		s.onFailed(err)
+		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), maxAheadWait)
-	s := &aheadServer{onTrialFailed: failed, log: log, cancel: cancel, done: make(chan struct{}), ready: conn, process: p}
-	s.wg.Go(func() { s.watch(ctx, conn) })
-	return s, nil
+	ctx, cancel := context.WithTimeout(ctx, maxAheadWait)
+	defer cancel()
+	s.watch(ctx, conn)
+}
+
+// start starts the server, and returns the Conn to it. It sets process.
+func (s *aheadServer) start(d bridge.Dialer) (conn bridge.Conn, err error) {
+	if command, ok := d.(*processDialer); ok {
+		conn, s.process, err = command.start(context.Background())
+		return conn, err
+	}
+	return d.Dial(context.Background())
 }
 
 // maxEarlyMessages is how many messages of a server are kept that come before it has a client. More are left
@@ -62,9 +75,8 @@ const maxEarlyMessages = 100
 
 // watch waits until the server ends, take is called, or maxAheadWait has passed. What the server sends
 // meanwhile is kept for the client. If nobody takes the server, it is closed; if it ends within trialTime,
-// onTrialFailed is told.
+// onFailed is told.
 func (s *aheadServer) watch(ctx context.Context, conn bridge.Conn) {
-	defer s.cancel()
 	started := time.Now()
 	early := &earlyConn{Conn: conn}
 	err := conn.Receive(ctx, earlySink{early})
@@ -86,13 +98,14 @@ func (s *aheadServer) watch(ctx context.Context, conn bridge.Conn) {
 	switch {
 	case ctx.Err() != nil: // nobody has come for it
 	case time.Since(started) < trialTime:
-		s.onTrialFailed(fmt.Errorf("the server ended at once: %w; to find out why: mcp-bridge doctor -- COMMAND", errors.Join(err, closeErr)))
+		s.onFailed(fmt.Errorf("the server ended at once: %w; to find out why: mcp-bridge doctor -- COMMAND", errors.Join(err, closeErr)))
 	default:
 		s.log.Warn("the server that was started ahead has ended", "error", err)
 	}
 }
 
-// take returns the Conn to the server, the first time; nil: the server has ended, or was taken before.
+// take returns the Conn to the server, the first time, and waits until the server is started; nil: the server cannot be started, has
+// ended, or was taken before.
 func (s *aheadServer) take() bridge.Conn {
 	s.cancel()
 	<-s.done

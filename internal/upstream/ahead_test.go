@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,8 +30,7 @@ func say(t *testing.T, server bridge.Conn, method string) {
 func TestAheadKeepsWhatIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, server := bridge.Pipe()
-		a, err := startAhead(piped{ours}, func(err error) { t.Error(err) }, hclog.NewNullLogger())
-		bridgetest.Must(t, err)
+		a := startAhead(piped{ours}, func(err error) { t.Error(err) }, hclog.NewNullLogger())
 		say(t, server, "a")
 		say(t, server, "b")
 		synctest.Wait()
@@ -53,6 +53,53 @@ func TestAheadKeepsWhatIsSaid(t *testing.T) {
 	})
 }
 
+// A client that comes while the server still starts waits for it, and gets it.
+func TestAheadIsAwaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, server := bridge.Pipe()
+		d := &slowDialer{conn: ours, goOn: make(chan struct{})}
+		a := startAhead(d, func(err error) { t.Error(err) }, hclog.NewNullLogger())
+		taken := make(chan bridge.Conn)
+		go func() { taken <- a.take() }()
+		synctest.Wait()
+		close(d.goOn)
+		if got := <-taken; got != ours {
+			t.Errorf("the client got %v", got)
+		}
+		_, _ = ours.Close(nil), server.Close(nil)
+		_ = a.close()
+	})
+}
+
+// A server that cannot be started is told of, and nobody gets it.
+func TestAheadCannotStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var failed error
+		a := startAhead(&slowDialer{err: io.ErrUnexpectedEOF}, func(err error) { failed = err }, hclog.NewNullLogger())
+		if conn := a.take(); conn != nil {
+			t.Error("it was handed out")
+		}
+		_ = a.close()
+		if failed != io.ErrUnexpectedEOF {
+			t.Errorf("failed: %v", failed)
+		}
+	})
+}
+
+// A slowDialer returns conn and err when goOn is closed; nil: at once.
+type slowDialer struct {
+	conn bridge.Conn
+	err  error
+	goOn chan struct{}
+}
+
+func (d *slowDialer) Dial(context.Context) (bridge.Conn, error) {
+	if d.goOn != nil {
+		<-d.goOn
+	}
+	return d.conn, d.err
+}
+
 // A server that speaks and then ends, or that nobody asks for, is not kept.
 func TestAheadIsWatched(t *testing.T) {
 	for name, wait := range map[string]time.Duration{"ends at once": time.Second, "ends later": 5 * time.Second, "is not asked for": 31 * time.Second} {
@@ -60,8 +107,7 @@ func TestAheadIsWatched(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ours, server := bridge.Pipe()
 				var failed error
-				a, err := startAhead(piped{ours}, func(err error) { failed = err }, hclog.NewNullLogger())
-				bridgetest.Must(t, err)
+				a := startAhead(piped{ours}, func(err error) { failed = err }, hclog.NewNullLogger())
 				say(t, server, "a")
 				time.Sleep(wait)
 				if name != "is not asked for" {

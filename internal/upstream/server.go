@@ -215,23 +215,18 @@ func (s *Server) Check() error {
 	return s.spec.Command.Check()
 }
 
-// StartAhead starts the command before there is a client, for the first one to take over, so that it need not
-// wait and a command that cannot work is found out: failed is called, at most once, if the process ends
-// within two seconds. Without a client it is stopped after half a minute. The error is that of the start. It
-// does nothing for a remote server.
-func (s *Server) StartAhead(failed func(error)) error {
+// StartAhead has the command start before there is a client, for the first one to take over, so that it need not
+// wait and a command that cannot work is found out: failed is called, at most once, if the command cannot be started
+// or its process ends within two seconds. Without a client it is stopped after half a minute. StartAhead does not
+// wait for the start. It is called once at most, and does nothing for a remote server.
+func (s *Server) StartAhead(failed func(error)) {
 	if !s.IsCommand() {
-		return nil
+		return
 	}
-	a, err := startAhead(s.dialers.lasting, func(err error) {
+	s.status.keepAhead(startAhead(s.dialers.lasting, func(err error) {
 		s.status.noteStartFailed(textNotStarted)
 		failed(err)
-	}, s.log)
-	if err != nil {
-		return err
-	}
-	s.status.keepAhead(a)
-	return nil
+	}, s.log))
 }
 
 // Close ends the shared servers, stops what was started ahead and not taken, and waits for their end. The
