@@ -15,11 +15,13 @@ import (
 
 // An artifact is what goreleaser says of a file that it has made.
 type artifact struct {
-	Path, Goos, Goarch, Type string
+	Path         string // where the file is, from the repository on
+	Goos, Goarch string // the system and the processor that it is for, as Go calls them
+	Type         string // what kind of file it is: "Binary", for instance
 }
 
 // A manifest is a package.json.
-type manifest struct {
+type manifest struct { // the fields mean what npm says of package.json
 	Name         string            `json:"name"`
 	Version      string            `json:"version"`
 	Description  string            `json:"description"`
@@ -36,6 +38,7 @@ type manifest struct {
 	PreferUnplug bool              `json:"preferUnplugged,omitempty"` // Yarn must not keep a program in an archive
 }
 
+// newManifest returns a manifest with what all our packages have in common.
 func newManifest(name, version, description string) manifest {
 	const page = "https://github.com/mcp-bridge/mcp-bridge"
 	return manifest{
@@ -44,10 +47,9 @@ func newManifest(name, version, description string) manifest {
 	}
 }
 
-// What Node calls the systems and processors of Go.
 var (
-	platforms = map[string]string{"linux": "linux", "darwin": "darwin", "windows": "win32"}
-	cpus      = map[string]string{"amd64": "x64", "arm64": "arm64"}
+	platforms = map[string]string{"linux": "linux", "darwin": "darwin", "windows": "win32"} // what Node calls the systems, by their names in Go
+	cpus      = map[string]string{"amd64": "x64", "arm64": "arm64"}                         // what Node calls the processors, by their names in Go
 )
 
 func main() {
@@ -62,6 +64,7 @@ func main() {
 	}
 }
 
+// run makes the packages of a version in the new folder to, of what list says that goreleaser has made. root is the repository.
 func run(list, version, to, root string) error {
 	if version == "" {
 		return errors.New("-version is missing")

@@ -22,9 +22,9 @@ const timeout = 30 * time.Second
 
 // session is a client's session over Streamable HTTP.
 type session struct {
-	url, id string
-	client  *http.Client
-	next    atomic.Int64
+	url, id string       // the address of the bridge, and the id of the session; "": it has none
+	client  *http.Client // makes the requests
+	next    atomic.Int64 // the id of the latest request
 }
 
 // open initializes as soon as somebody listens.
@@ -55,6 +55,7 @@ func open(port int) (*session, error) {
 	return s, err
 }
 
+// post sends a message. origin is the Origin header; "": none.
 func (s *session) post(body, origin string) (*http.Response, error) {
 	r, err := http.NewRequest(http.MethodPost, s.url, strings.NewReader(body))
 	if err != nil {
@@ -156,6 +157,7 @@ func (s *session) postFromForeignPage() (int, error) {
 	return resp.StatusCode, nil
 }
 
+// freePort returns a port of this machine that nobody uses now.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

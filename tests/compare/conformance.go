@@ -18,8 +18,11 @@ var revisions = []string{"2025-11-25", "2026-07-28"}
 
 // A suite is the official conformance suite, as npm has installed it in tests, with a server on the TypeScript SDK that has
 // all that the scenarios ask for.
-type suite struct{ node, program, server string }
+type suite struct {
+	node, program, server string // the paths of Node, of the suite, and of the server
+}
 
+// installSuite has npm install the suite in dir, the folder tests.
 func installSuite(dir string) (suite, error) {
 	if err := npmInstall(dir); err != nil {
 		return suite{}, err
@@ -36,8 +39,11 @@ func installSuite(dir string) (suite, error) {
 }
 
 // A score is how many scenarios have no failed check.
-type score struct{ passed, total int }
+type score struct {
+	passed, total int // how many scenarios have no failed check, and how many there are
+}
 
+// String returns the score for people: "3 of 4".
 func (s score) String() string { return fmt.Sprintf("%d of %d", s.passed, s.total) }
 
 // runAll returns what the server scores by itself, and has each contender get its scores.

@@ -45,11 +45,11 @@ func main() {
 
 // A contender is a bridge that serves a command over Streamable HTTP.
 type contender struct {
-	name   string
+	name   string                                   // what the table calls the bridge
 	args   func(port int, server []string) []string // the program and its arguments
-	rows   map[string][]float64
-	scores map[string]score // by revision
-	pid    int              // while it runs
+	rows   map[string][]float64                     // what was measured in each round, by the name of the row
+	scores map[string]score                         // by revision
+	pid    int                                      // while it runs
 }
 
 // metrics are the rows of the table, and how a median of theirs is shown.
@@ -77,6 +77,7 @@ var metrics = []struct {
 	}},
 }
 
+// millis returns a number of milliseconds as the table shows it.
 func millis(v float64) string {
 	if v < 10 {
 		return fmt.Sprintf("%.2f ms", v)
@@ -84,6 +85,8 @@ func millis(v float64) string {
 	return fmt.Sprintf("%.0f ms", v)
 }
 
+// compare measures all contenders in so many rounds, and prints the table. binary is the mcp-bridge to measure; "": it is built.
+// conform: the conformance suite is run, too.
 func compare(binary string, rounds int, conform bool) error {
 	dir, err := os.MkdirTemp("", "mcp-bridge-compare")
 	if err != nil {
@@ -132,6 +135,7 @@ func compare(binary string, rounds int, conform bool) error {
 	return nil
 }
 
+// contenders returns all bridges that are compared: binary, and the peers.
 func contenders(binary string, peers installed) []*contender {
 	return []*contender{
 		{name: "mcp-bridge", args: func(port int, server []string) []string {
@@ -184,8 +188,11 @@ func print(all []*contender, direct map[string]score, rounds int) {
 }
 
 // installed are the other bridges, as npm has installed them.
-type installed struct{ dir string }
+type installed struct {
+	dir string // the folder in which npm has installed them
+}
 
+// installPeers has npm install the other bridges in dir.
 func installPeers(dir string) (installed, error) { return installed{dir}, npmInstall(dir) }
 
 // testsDir returns the folder tests of this module.
@@ -197,6 +204,7 @@ func testsDir() (string, error) {
 	return filepath.Dir(strings.TrimSpace(string(out))), nil
 }
 
+// npmInstall has npm install what dir/package-lock.json names.
 func npmInstall(dir string) error {
 	npm := exec.Command("npm", "ci", "--no-fund", "--no-audit", "--loglevel=error")
 	npm.Dir = dir
@@ -206,6 +214,7 @@ func npmInstall(dir string) error {
 	return nil
 }
 
+// bin returns the path of a program of an installed package.
 func (p installed) bin(name string) string { return filepath.Join(p.dir, "node_modules", ".bin", name) }
 
 // version returns the version of an installed package, as its package.json says.

@@ -59,11 +59,12 @@ func CheckHTMLExport(page []byte) error {
 
 // object is a decoded JSON object, and the first fault of it.
 type object struct {
-	path    string
-	members map[string]any
-	err     *error
+	path    string         // where the object stands, for the error
+	members map[string]any // the members of the object
+	err     *error         // the first fault that was found in the whole value; *err is nil: none so far
 }
 
+// fail notes a fault of the object, unless there was one before.
 func (o object) fail(format string, args ...any) {
 	if *o.err == nil {
 		*o.err = fmt.Errorf(o.path+": "+format, args...)
@@ -107,6 +108,7 @@ func (o object) memberObject(name string) object {
 	return object{o.path + "." + name, inner, o.err}
 }
 
+// memberObjects returns the objects in an array that is a member; requireMembers has seen that it is there.
 func (o object) memberObjects(name string) (all []object) {
 	list, _ := o.members[name].([]any)
 	for i, v := range list {

@@ -66,18 +66,22 @@ func Messages(seed uint64, n int) [][]byte {
 	return all
 }
 
+// generator makes hostile messages and records, the same ones for the same seed.
 type generator struct {
 	*rand.Rand
-	seq uint64
+	seq uint64 // the number of the record that is made, from 1 up
 }
 
+// newGenerator returns a generator with this seed.
 func newGenerator(seed uint64) *generator { return &generator{Rand: rand.New(rand.NewPCG(seed, 7))} }
 
 // oneIn is true once in n times.
 func (g *generator) oneIn(n int) bool { return g.IntN(n) == 0 }
 
+// pick returns one of all, chosen at random.
 func pick[T any](g *generator, all ...T) T { return all[g.IntN(len(all))] }
 
+// text is a hostile text; now and then a very long one.
 func (g *generator) text() string {
 	if g.oneIn(5000) {
 		return strings.Repeat(pick(g, Texts...)+"x", 2000)
@@ -136,9 +140,11 @@ func (g *generator) id() string {
 	return pick(g, "1", "2", "1.0", "-1", `"1"`, `"\u0031"`, "18446744073709551617", "1e3", g.quoted(name[:min(len(name), 99)]))
 }
 
+// methods are the methods that method chooses from.
 var methods = []string{"tools/call", "tools/list", "initialize", "ping", "resources/read", "prompts/get", "notifications/cancelled", "notifications/progress", "notifications/message",
 	"sampling/createMessage", "subscriptions/listen", "server/discover"}
 
+// method is the method of a message: mostly one that the protocol has.
 func (g *generator) method() string {
 	if g.oneIn(3) {
 		return g.name()
@@ -146,6 +152,7 @@ func (g *generator) method() string {
 	return pick(g, methods...)
 }
 
+// message is a message of a kind: request, response or notification.
 func (g *generator) message(kind string) string {
 	var m strings.Builder
 	m.WriteString(`{"jsonrpc":"2.0"`)
@@ -175,6 +182,7 @@ type objectBuilder struct {
 	strings.Builder
 }
 
+// add writes a member, whose value is JSON.
 func (m *objectBuilder) add(key, value string) {
 	if m.Len() == 0 {
 		m.WriteByte('{')
@@ -235,6 +243,7 @@ func (g *generator) record() []byte {
 	return []byte(m.String() + "}")
 }
 
+// time is the time of a record: mostly one about seq milliseconds after the first.
 func (g *generator) time() string {
 	if g.oneIn(5) {
 		return pick(g, "0001-01-01T00:00:00Z", "1677-09-21T00:12:43Z", "1969-12-31T23:59:59.9Z", "2262-04-11T23:47:17Z", "9999-12-31T23:59:59.999999999Z", "2026-11-21T07:40:48+23:59")
@@ -242,6 +251,7 @@ func (g *generator) time() string {
 	return time.Date(2026, 11, 21, 7, 40, 48, 0, time.UTC).Add(time.Duration(g.seq)*time.Millisecond + time.Duration(g.IntN(5000))*time.Microsecond).Format(time.RFC3339Nano)
 }
 
+// body adds the members with the message of a record of this kind to m, in one of the forms that the format has.
 func (g *generator) body(m *objectBuilder, kind string) {
 	if kind != "request" && kind != "response" {
 		kind = "notification"
@@ -262,6 +272,7 @@ func (g *generator) body(m *objectBuilder, kind string) {
 	}
 }
 
+// exchange is the member "http" of a record.
 func (g *generator) exchange() string {
 	var m objectBuilder
 	m.add(pick(g, "path", "url"), pick(g, g.quoted(g.text()), g.quoted("http://evil.example/?"+g.text()), `"/mcp?a=%zz&b=<script>"`, `"http://[::1"`, `"javascript:pwned=1"`))
@@ -282,6 +293,7 @@ func (g *generator) exchange() string {
 	return m.String() + "}"
 }
 
+// event is the member "event" of a record.
 func (g *generator) event() string {
 	var m objectBuilder
 	m.add("what", pick(g, `"opened"`, `"ended"`, `"started"`, g.quoted(g.text())))

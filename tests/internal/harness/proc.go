@@ -19,15 +19,15 @@ import (
 
 // A Proc is a program that a test started. Its stderr is kept.
 type Proc struct {
-	Cmd    *exec.Cmd
+	Cmd    *exec.Cmd       // the command that was started
 	Stdin  *os.File        // writes to the program's; nil with Options.NullStdio
 	Stdout *os.File        // reads from the program's; nil with Options.NullStdio or Options.Stdout
 	Done   <-chan struct{} // closed when the process has been reaped
 
 	quiet bool // the lines of the levels debug and trace were not asked for
 
-	mu      sync.Mutex
-	stderr  bytes.Buffer
+	mu      sync.Mutex    // guards stderr and changed
+	stderr  bytes.Buffer  // what the program has written to its standard error so far
 	changed chan struct{} // closed and replaced when stderr grows
 }
 
@@ -153,8 +153,11 @@ func watched(argv, env []string) (with []string, quiet bool) {
 }
 
 // stderr takes what the program writes to its standard error.
-type stderr struct{ p *Proc }
+type stderr struct {
+	p *Proc // the program
+}
 
+// Write implements io.Writer: it keeps what the program has written, and wakes those who wait for more.
 func (s stderr) Write(b []byte) (int, error) {
 	p := s.p
 	p.mu.Lock()

@@ -31,7 +31,9 @@ var keptTexts struct {
 }
 
 // A keptText is what was written to one place. It is in a file, as there may be much of it.
-type keptText struct{ what, file string }
+type keptText struct {
+	what, file string // what it is, for people, and the path of the file that has it
+}
 
 // Keep keeps what a program has written, to be searched.
 func Keep(what, text string) {
@@ -45,6 +47,7 @@ func Keep(what, text string) {
 	keepFile(what, file)
 }
 
+// keepFile has a file searched. what says, for people, what is in it.
 func keepFile(what, file string) {
 	keptTexts.mu.Lock()
 	defer keptTexts.mu.Unlock()
@@ -238,8 +241,8 @@ func written(argv []string) (files []string) {
 
 // A searcher has the forms in which secrets may be written, by how they begin.
 type searcher struct {
-	begins [1 << 16]bool // with these two bytes
-	by     map[string][]string
+	begins [1 << 16]bool       // with these two bytes
+	by     map[string][]string // the forms that begin with the same prefix, by that
 }
 
 // prefix is how much of a form it is looked up by.
@@ -270,6 +273,7 @@ func encoded(text string) []string {
 	return all
 }
 
+// newSearcher returns a searcher for these secrets. Forms that are shorter than leastSecret are left out.
 func newSearcher(secrets []string) *searcher {
 	s := &searcher{by: map[string][]string{}}
 	seen := map[string]bool{}

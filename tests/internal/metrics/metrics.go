@@ -19,8 +19,8 @@ import (
 
 // A Size is the length of something that has a name. The zero Size is none.
 type Size struct {
-	Name string
-	N    int
+	Name string // what has the length
+	N    int    // the length: a number of lines, fields or methods
 }
 
 // larger returns the larger of two sizes; of equal ones the first by name, so
@@ -35,7 +35,7 @@ func larger(a, b Size) Size {
 // A Package is what was counted in one folder, or in several that were added up.
 type Package struct {
 	Dir   string // relative to the root, with slashes; "." is the root itself
-	Lines int
+	Lines int    // the lines of all files
 	Files []Size // lines of each file
 
 	Functions []Size // lines of each function and method, without its doc comment
@@ -173,8 +173,8 @@ func (p *Package) add(path, name string) error {
 // A counter counts what is in one file of a package.
 type counter struct {
 	*Package
-	fset *token.FileSet
-	file *ast.File
+	fset *token.FileSet // has the positions in file
+	file *ast.File      // the file
 }
 
 // declaration counts what a declaration of the package exports, its functions and methods.
@@ -203,6 +203,7 @@ func (c counter) declaration(decl ast.Decl) {
 	}
 }
 
+// count counts those of the names that are exported.
 func (c counter) count(names ...*ast.Ident) {
 	for _, name := range names {
 		if name.IsExported() {

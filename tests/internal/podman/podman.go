@@ -17,8 +17,8 @@ import (
 type Engine struct {
 	Argv []string // the program and its global options
 
-	t     *testing.T
-	image string
+	t     *testing.T // the test that the podman is for
+	image string     // the name of the image
 }
 
 // New finds podman. TEST_PODMAN, which CI sets, names it; then it must be there and able to run something. The image has the
@@ -101,6 +101,7 @@ func (e *Engine) Must(args ...string) string {
 	return out
 }
 
+// must ends the test if there is an error.
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

@@ -26,14 +26,14 @@ import (
 // goClient is the script on the Go SDK.
 type goClient struct {
 	*mcp.ClientSession
-	name    string
-	logging bool // 2026-07-28: calls ask for log messages
-	mu      sync.Mutex
-	changed chan struct{} // closed and replaced with every notification
-	tokens  map[string][]string
-	logs    []string
-	updated []string
-	out     script.Transcript
+	name    string              // the client's name: script.Target.Name
+	logging bool                // 2026-07-28: calls ask for log messages
+	mu      sync.Mutex          // guards what the handlers collect: the fields below
+	changed chan struct{}       // closed and replaced with every notification
+	tokens  map[string][]string // the progress that came, by its token
+	logs    []string            // the log messages that came
+	updated []string            // the resources that were said to have changed
+	out     script.Transcript   // what the client saw
 }
 
 // play runs the script and returns what the client saw, and what failed.
@@ -82,6 +82,7 @@ func (c *goClient) close(over mcp.Transport) error {
 	return c.Close()
 }
 
+// transportTo returns the transport to a Target.
 func transportTo(to script.Target) (mcp.Transport, error) {
 	if to.Command != nil {
 		cmd := exec.Command(to.Command[0], to.Command[1:]...)
@@ -106,6 +107,7 @@ func overConn(conn net.Conn) mcp.Transport {
 	}{conn, io.NopCloser(nil)}}
 }
 
+// options returns the options of a client whose handlers collect what comes, and answer what the server asks.
 func (c *goClient) options() *mcp.ClientOptions {
 	return &mcp.ClientOptions{
 		ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
@@ -147,6 +149,7 @@ func (c *goClient) until(ctx context.Context, ok func() bool) error {
 	return c.within(ctx, patience, ok)
 }
 
+// within is until with a limit of its own.
 func (c *goClient) within(ctx context.Context, patience time.Duration, ok func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -165,6 +168,7 @@ func (c *goClient) within(ctx context.Context, patience time.Duration, ok func()
 	}
 }
 
+// describe is the step "initialize": it notes what the server says of itself.
 func (c *goClient) describe(context.Context, script.Target, script.Plan) error {
 	r := c.InitializeResult()
 	caps, err := json.Marshal(r.Capabilities)
@@ -208,6 +212,7 @@ func (c *goClient) list(ctx context.Context, _ script.Target, _ script.Plan) err
 	return nil
 }
 
+// whole returns x as JSON, or the error of that.
 func whole(x any) string {
 	data, err := json.Marshal(x)
 	if err != nil {
@@ -236,6 +241,7 @@ func (c *goClient) call(ctx context.Context, what *script.Call, token string) (s
 	return whole(r), nil
 }
 
+// progress is the step "call with progress": it waits until all progress has come.
 func (c *goClient) progress(ctx context.Context, _ script.Target, p script.Plan) (err error) {
 	if c.out.Result, err = c.call(ctx, p.Progress, "progress"); err != nil {
 		return err
@@ -263,6 +269,7 @@ func (c *goClient) echo(ctx context.Context, _ script.Target, p script.Plan) err
 	return err
 }
 
+// log is the step "log": it has the server log, and waits for the messages.
 func (c *goClient) log(ctx context.Context, _ script.Target, p script.Plan) error {
 	if p.Logs == 0 {
 		return nil
@@ -283,10 +290,12 @@ func (c *goClient) log(ctx context.Context, _ script.Target, p script.Plan) erro
 	return c.takeLogs(ctx, p)
 }
 
+// takeLogs waits until all log messages have come.
 func (c *goClient) takeLogs(ctx context.Context, p script.Plan) error {
 	return c.until(ctx, func() bool { return len(c.matching(p)) >= p.Logs })
 }
 
+// matching returns the log messages that count. mu is held.
 func (c *goClient) matching(p script.Plan) (out []string) {
 	for _, l := range c.logs {
 		if strings.Contains(l, p.LogMatch) {
@@ -309,6 +318,7 @@ func (c *goClient) collect(p script.Plan) {
 	c.out.Updated = slices.Compact(c.updated)
 }
 
+// ask is the step "ask": it calls the tools that ask the client something.
 func (c *goClient) ask(ctx context.Context, _ script.Target, p script.Plan) error {
 	for _, a := range []struct {
 		what *script.Call
@@ -326,6 +336,7 @@ func (c *goClient) ask(ctx context.Context, _ script.Target, p script.Plan) erro
 	return nil
 }
 
+// subscribe is the step "subscribe": it subscribes to a resource, and waits until it has changed.
 func (c *goClient) subscribe(ctx context.Context, _ script.Target, p script.Plan) error {
 	if p.Subscribe == "" {
 		return nil
@@ -422,6 +433,7 @@ func (c *goClient) drop(ctx context.Context, to script.Target, p script.Plan) (e
 	return c.until(ctx, func() bool { return len(c.tokens["drop"]) >= p.SlowSteps })
 }
 
+// get makes a GET, and takes nothing of its reply.
 func get(ctx context.Context, url string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

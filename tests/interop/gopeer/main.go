@@ -37,6 +37,7 @@ func main() {
 	}
 }
 
+// run does what the arguments say: it plays the script, or is a server.
 func run(ctx context.Context, args []string) error {
 	if len(args) == 2 && args[0] == "play" {
 		return playAll(ctx, args[1])

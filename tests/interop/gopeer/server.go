@@ -119,12 +119,14 @@ func newServer(pings bool) *mcp.Server {
 // hung has the calls of each client that hung until they were cancelled. Since
 // 2026-07-28 there are no sessions to tell clients by.
 type hung struct {
-	mu  sync.Mutex
-	who map[string]chan struct{}
+	mu  sync.Mutex               // guards who
+	who map[string]chan struct{} // by client: gets an element for each of its calls that were cancelled
 }
 
+// newHung returns a hung without clients.
 func newHung() *hung { return &hung{who: map[string]chan struct{}{}} }
 
+// by returns the channel of a client, which it makes if need be.
 func (h *hung) by(who string) chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -156,6 +158,7 @@ func serve(ctx context.Context, args []string) error {
 	return fmt.Errorf("no such transport: %q", args[0])
 }
 
+// serveHTTP serves h on a port of its own until ctx ends, and prints its address.
 func serveHTTP(ctx context.Context, h http.Handler) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

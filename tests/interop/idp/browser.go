@@ -17,12 +17,12 @@ import (
 // A Browser is a person with a browser: it keeps cookies, signs in as Login, agrees
 // to everything, and types in codes. It may not be used concurrently.
 type Browser struct {
-	Login string
+	Login string // the name that the person signs in with
 	// Stays keeps it on the provider's pages: what a redirect to another place names is returned and
 	// not opened, as by a browser on another machine.
 	Stays bool
 
-	client *http.Client
+	client *http.Client // makes the requests; keeps the cookies
 }
 
 // NewBrowser returns one without cookies.
@@ -100,17 +100,17 @@ func (b *Browser) fill(values url.Values, userCode string) {
 
 // A form is one of a page.
 type form struct {
-	action string
+	action string     // the address that the form goes to
 	values url.Values // hidden fields with their values, others empty
 }
 
 var (
-	formTag  = regexp.MustCompile(`(?s)<form[^>]*action="([^"]*)"[^>]*>(.*?)</form>`)
-	inputTag = regexp.MustCompile(`(?s)<input[^>]*>`)
-	nameOf   = regexp.MustCompile(`\bname="([^"]*)"`)
-	valueOf  = regexp.MustCompile(`\bvalue="([^"]*)"`)
-	tags     = regexp.MustCompile(`(?s)<(style|script).*?</(style|script)>|<[^>]*>`)
-	blank    = regexp.MustCompile(`\s+`)
+	formTag  = regexp.MustCompile(`(?s)<form[^>]*action="([^"]*)"[^>]*>(.*?)</form>`) // matches a form with its address and its fields
+	inputTag = regexp.MustCompile(`(?s)<input[^>]*>`)                                 // matches a field
+	nameOf   = regexp.MustCompile(`\bname="([^"]*)"`)                                 // finds the name of a field
+	valueOf  = regexp.MustCompile(`\bvalue="([^"]*)"`)                                // finds the value of a field
+	tags     = regexp.MustCompile(`(?s)<(style|script).*?</(style|script)>|<[^>]*>`)  // matches what people do not see of a page
+	blank    = regexp.MustCompile(`\s+`)                                              // matches space between words
 )
 
 // formOf returns the first form of a page that is sent with POST; nil: there is none.

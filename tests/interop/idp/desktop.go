@@ -40,9 +40,9 @@ type Desktop struct {
 	// openers of addresses are.
 	Env []string
 
-	opened chan string
-	mu     sync.Mutex
-	all    []string
+	opened chan string // gets each address that is opened
+	mu     sync.Mutex  // guards all
+	all    []string    // all addresses that were opened, in order
 }
 
 // NewDesktop returns a Desktop. Each address that is opened comes out of Opened.

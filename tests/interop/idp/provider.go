@@ -39,8 +39,8 @@ func MachineClient(id, secret string) Client {
 
 // A Provider is a running identity provider. It may be used concurrently.
 type Provider struct {
-	t   testing.TB
-	URL string // its issuer
+	t   testing.TB // the test that the provider is for
+	URL string     // its issuer
 }
 
 // Start runs a provider until the test ends.
@@ -59,7 +59,7 @@ func Start(t testing.TB, o Options) *Provider {
 type Grant struct {
 	At     int64  // milliseconds since 1970
 	Grant  string // grant_type
-	Client string
+	Client string // the id of the client
 	Error  string // "": it was granted
 }
 
@@ -85,6 +85,7 @@ func (p *Provider) Secrets() []string {
 	return ask[[]string](p, "secrets")
 }
 
+// ask returns what the provider tells at /control/ under a name.
 func ask[T any](p *Provider, what string) (answer T) {
 	p.t.Helper()
 	resp, err := http.Get(p.URL + "/control/" + what)

@@ -19,9 +19,9 @@ import (
 
 // ServerOptions say what an MCP server demands.
 type ServerOptions struct {
-	Scopes        []string // that every token must have; nil: mcp:read
-	Policy        string   // see resource.ParsePolicy; "": nothing more
-	DPoP          resource.DPoPMode
+	Scopes        []string                // that every token must have; nil: mcp:read
+	Policy        string                  // see resource.ParsePolicy; "": nothing more
+	DPoP          resource.DPoPMode       // what is demanded of tokens that are bound to a key
 	Introspection *resource.Introspection // nil: tokens are signed
 }
 
@@ -29,10 +29,10 @@ type ServerOptions struct {
 // to the second, not for longer as others do. Its tools "read" and "write" give their
 // argument "text" back.
 type Server struct {
-	URL string
+	URL string // the address of the endpoint
 
-	refused atomic.Int64
-	calls   atomic.Int64
+	refused atomic.Int64 // how many requests were refused for their token
+	calls   atomic.Int64 // how many calls of tools were answered
 }
 
 // Refused returns how many requests were refused for their token.
@@ -110,9 +110,10 @@ func (s *Server) counted(next http.Handler) http.Handler {
 // A status looks at the status of a reply.
 type status struct {
 	http.ResponseWriter
-	s *Server
+	s *Server // counts the refusals
 }
 
+// WriteHeader implements http.ResponseWriter: it counts refusals, and passes the status on.
 func (w *status) WriteHeader(code int) {
 	if code == http.StatusUnauthorized || code == http.StatusForbidden {
 		w.s.refused.Add(1)

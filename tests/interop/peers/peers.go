@@ -94,6 +94,7 @@ func Version(t testing.TB, name string) string {
 	return pkg.Version
 }
 
+// module returns the path of an installed package of npm, or skips or fails the test if it is missing.
 func module(t testing.TB, name string) string {
 	t.Helper()
 	path := filepath.Join(Modules(), filepath.FromSlash(name))
@@ -128,11 +129,11 @@ func goBuild(dir, pkg string, race bool) func() (string, error) {
 }
 
 var (
-	buildBridge       = goBuild(".", "./cmd/mcp-bridge", true)
-	buildStdioClient  = goBuild("tests/interop", "./stdioclient", true)
-	buildGoPeer       = goBuild("tests/interop", "./gopeer", false) // with it, the SDK takes seconds for a megabyte
-	buildDemo         = goBuild(".", "./tests/fixtures/everything", true)
-	buildGoEverything = goBuild("tests/interop", "github.com/modelcontextprotocol/go-sdk/conformance/everything-server", true)
+	buildBridge       = goBuild(".", "./cmd/mcp-bridge", true)                                                                 // builds mcp-bridge
+	buildStdioClient  = goBuild("tests/interop", "./stdioclient", true)                                                        // builds the client for the conformance suite
+	buildGoPeer       = goBuild("tests/interop", "./gopeer", false)                                                            // with it, the SDK takes seconds for a megabyte
+	buildDemo         = goBuild(".", "./tests/fixtures/everything", true)                                                      // builds the demo server with all that the conformance suite wants
+	buildGoEverything = goBuild("tests/interop", "github.com/modelcontextprotocol/go-sdk/conformance/everything-server", true) // builds the everything-server of the Go SDK
 )
 
 // Main runs the tests and removes what was built for them. TestMain calls it.
@@ -148,6 +149,7 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
+// built returns the path of a program that build has made, or fails the test.
 func built(t testing.TB, build func() (string, error)) string {
 	t.Helper()
 	name, err := build()
@@ -227,6 +229,7 @@ func GoHTTP(t testing.TB) string { t.Helper(); return goOnPort(t, "-stateless=fa
 // older revisions, too, but has nothing to ask their clients with.
 func GoModernHTTP(t testing.TB) string { t.Helper(); return goOnPort(t) }
 
+// goOnPort starts the everything-server of the Go SDK with these flags on a port of its own, and returns its address.
 func goOnPort(t testing.TB, flags ...string) string {
 	t.Helper()
 	addr := FreeAddr(t)
@@ -261,6 +264,7 @@ func NodeHTTP(t testing.TB) string { t.Helper(); return nodeOnPort(t, "streamabl
 // NodeSSE is NodeHTTP over HTTP+SSE.
 func NodeSSE(t testing.TB) string { t.Helper(); return nodeOnPort(t, "sse") + "/sse" }
 
+// nodeOnPort starts npm's server-everything in a mode on a port of its own, and returns its address.
 func nodeOnPort(t testing.TB, mode string) string {
 	t.Helper()
 	addr := FreeAddr(t)

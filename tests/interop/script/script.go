@@ -13,12 +13,12 @@ import (
 // A Target is what a client is pointed at: a command that it runs as a stdio
 // server, or a URL. Cut is a URL that cuts every TCP connection on the way.
 type Target struct {
-	Command []string `json:"command"`
-	URL     string   `json:"url"` // ws://..., unix:PATH, or what Via says
-	Via     string   `json:"via"` // "sse" for HTTP+SSE; "" for Streamable HTTP
-	N       int      `json:"n"`   // the client's number
-	Cut     string   `json:"cut"`
-	Drop    bool     `json:"drop"` // do the last step, with or without Cut
+	Command []string `json:"command"` // the command of a stdio server; nil: URL is used
+	URL     string   `json:"url"`     // ws://..., unix:PATH, or what Via says
+	Via     string   `json:"via"`     // "sse" for HTTP+SSE; "" for Streamable HTTP
+	N       int      `json:"n"`       // the client's number
+	Cut     string   `json:"cut"`     // a URL that cuts every TCP connection on the way; "": there is none
+	Drop    bool     `json:"drop"`    // do the last step, with or without Cut
 }
 
 // Name is how the client calls itself in everything it says.
@@ -26,8 +26,8 @@ func (to Target) Name() string { return fmt.Sprintf("client-%d.", to.N) }
 
 // A Call names a tool and its arguments.
 type Call struct {
-	Name string         `json:"name"`
-	Args map[string]any `json:"args"`
+	Name string         `json:"name"` // the name of the tool
+	Args map[string]any `json:"args"` // its arguments
 }
 
 // A Plan says with which tools of a server each step of the script is done. A
@@ -36,56 +36,56 @@ type Call struct {
 // in what they say, clients that get something of one another do not go
 // unnoticed.
 type Plan struct {
-	Pages     int    `json:"pages"` // of tools/list; 0 is 1
-	Echo      *Call  `json:"echo"`  // gives its "{blob}" back
-	Progress  *Call  `json:"progress"`
-	Steps     int    `json:"steps"`    // progress notifications of Progress
-	Log       *Call  `json:"log"`      // nil: the server logs on subscribe
-	LogMatch  string `json:"logMatch"` // only log messages with this text count
-	Logs      int    `json:"logs"`     // how many of these there are
-	Elicit    *Call  `json:"elicit"`
-	Sample    *Call  `json:"sample"`
-	Roots     *Call  `json:"roots"`
+	Pages     int    `json:"pages"`     // of tools/list; 0 is 1
+	Echo      *Call  `json:"echo"`      // gives its "{blob}" back
+	Progress  *Call  `json:"progress"`  // sends progress while it runs
+	Steps     int    `json:"steps"`     // progress notifications of Progress
+	Log       *Call  `json:"log"`       // nil: the server logs on subscribe
+	LogMatch  string `json:"logMatch"`  // only log messages with this text count
+	Logs      int    `json:"logs"`      // how many of these there are
+	Elicit    *Call  `json:"elicit"`    // asks the user something
+	Sample    *Call  `json:"sample"`    // asks the client's model something
+	Roots     *Call  `json:"roots"`     // asks for the roots of the client
 	Subscribe string `json:"subscribe"` // a resource that changes
 	Touch     *Call  `json:"touch"`     // makes it change; nil: it does so by itself
 	Slow      *Call  `json:"slow"`      // for cancel, and for drop and resume
 	Cancelled *Call  `json:"cancelled"` // tells how many calls of the session were cancelled
-	SlowSteps int    `json:"slowSteps"`
+	SlowSteps int    `json:"slowSteps"` // progress notifications of Slow
 }
 
 // A Job is what one client has to do.
 type Job struct {
-	To      Target `json:"to"`
+	To      Target `json:"to"`      // the server that the client is pointed at
 	Plan    Plan   `json:"plan"`    // for this client: see Of
 	Version string `json:"version"` // what the client is pinned to; "" is not at all
 }
 
 // An Outcome is what became of a Job. Error, if not "", says what went wrong.
 type Outcome struct {
-	Transcript Transcript `json:"transcript"`
-	Error      string     `json:"error"`
+	Transcript Transcript `json:"transcript"` // what the client saw
+	Error      string     `json:"error"`      // what went wrong; "": nothing
 }
 
 // A Transcript is what a client saw. The same client and the same server must
 // give the same transcript with and without a bridge between them.
 type Transcript struct {
-	Version   string   `json:"version"`
-	Server    string   `json:"server"`
-	Caps      string   `json:"caps"`
-	Pages     int      `json:"pages"` // of the list of tools
-	Tools     []string `json:"tools"`
-	Resources []string `json:"resources"`
-	Templates []string `json:"templates"`
-	Prompts   []string `json:"prompts"`
-	Progress  []string `json:"progress"`
-	Result    string   `json:"result"`
-	Echo      string   `json:"echo"`
-	Logs      []string `json:"logs"`
-	Elicit    string   `json:"elicit"`
-	Elicited  []string `json:"elicited"` // messages that the user was shown
-	Sample    string   `json:"sample"`
-	Sampled   []string `json:"sampled"` // prompts that the model was given
-	Roots     string   `json:"roots"`
+	Version   string   `json:"version"`   // the protocol version that was agreed on
+	Server    string   `json:"server"`    // the name of the server
+	Caps      string   `json:"caps"`      // the server's capabilities
+	Pages     int      `json:"pages"`     // of the list of tools
+	Tools     []string `json:"tools"`     // the tools that were listed, each whole
+	Resources []string `json:"resources"` // the resources that were listed, each whole
+	Templates []string `json:"templates"` // the templates of resources that were listed, each whole
+	Prompts   []string `json:"prompts"`   // the prompts that were listed, each whole
+	Progress  []string `json:"progress"`  // the progress that Plan.Progress sent
+	Result    string   `json:"result"`    // the result of Plan.Progress
+	Echo      string   `json:"echo"`      // the result of Plan.Echo
+	Logs      []string `json:"logs"`      // the log messages that count (Plan.LogMatch)
+	Elicit    string   `json:"elicit"`    // the result of Plan.Elicit
+	Elicited  []string `json:"elicited"`  // messages that the user was shown
+	Sample    string   `json:"sample"`    // the result of Plan.Sample
+	Sampled   []string `json:"sampled"`   // prompts that the model was given
+	Roots     string   `json:"roots"`     // the result of Plan.Roots
 	Updated   []string `json:"updated"`   // the resources that were said to have changed
 	Cancelled bool     `json:"cancelled"` // the client gave a call up, and the session went on
 	Told      string   `json:"told"`      // what the server says about that

@@ -24,15 +24,15 @@ func isAuth(scenario string) bool { return strings.HasPrefix(scenario, "auth/") 
 
 // authContext is what the suite tells the client in MCP_CONFORMANCE_CONTEXT.
 type authContext struct {
-	ClientID         string `json:"client_id"`
-	ClientSecret     string `json:"client_secret"`
-	PrivateKey       string `json:"private_key_pem"`
-	Algorithm        string `json:"signing_algorithm"`
-	Assertion        string `json:"valid_jwt"`
-	IDPClientID      string `json:"idp_client_id"`
-	IDPIDToken       string `json:"idp_id_token"`
-	IDPIssuer        string `json:"idp_issuer"`
-	IDPTokenEndpoint string `json:"idp_token_endpoint"`
+	ClientID         string `json:"client_id"`          // the id of a client that is registered already
+	ClientSecret     string `json:"client_secret"`      // the secret of that client
+	PrivateKey       string `json:"private_key_pem"`    // the private key of that client, in PEM
+	Algorithm        string `json:"signing_algorithm"`  // the algorithm to sign with PrivateKey
+	Assertion        string `json:"valid_jwt"`          // an assertion for the grant jwt-bearer
+	IDPClientID      string `json:"idp_client_id"`      // the id of the client at the identity provider
+	IDPIDToken       string `json:"idp_id_token"`       // an id token of the identity provider
+	IDPIssuer        string `json:"idp_issuer"`         // the issuer of the identity provider
+	IDPTokenEndpoint string `json:"idp_token_endpoint"` // the token endpoint of the identity provider
 }
 
 // clientDocument is the address that the suite's authorization server takes for a client's metadata document.

@@ -60,6 +60,7 @@ func main() {
 	}
 }
 
+// run plays the scenario that MCP_CONFORMANCE_SCENARIO names with the server of args: a URL, or a command.
 func run(ctx context.Context, revision string, args []string) error {
 	name := os.Getenv("MCP_CONFORMANCE_SCENARIO")
 	scenario, ok := scenarios[name]
@@ -92,6 +93,7 @@ func run(ctx context.Context, revision string, args []string) error {
 	return session.Close()
 }
 
+// transport returns the transport to a URL, or else to a command.
 func transport(args []string) mcp.Transport {
 	if len(args) == 1 {
 		return &mcp.StreamableClientTransport{Endpoint: args[0]}
@@ -101,11 +103,13 @@ func transport(args []string) mcp.Transport {
 	return &mcp.CommandTransport{Command: cmd}
 }
 
+// listOnly lists the tools.
 func listOnly(ctx context.Context, s *mcp.ClientSession) error {
 	_, err := s.ListTools(ctx, nil)
 	return err
 }
 
+// callTool returns a scenario that calls one tool.
 func callTool(name string, args map[string]any) func(context.Context, *mcp.ClientSession) error {
 	return func(ctx context.Context, s *mcp.ClientSession) error {
 		if _, err := findTool(ctx, s, name); err != nil {
@@ -164,6 +168,7 @@ func callAsTold(ctx context.Context, s *mcp.ClientSession) error {
 	return nil
 }
 
+// call calls a tool. An error is logged, and ends nothing.
 func call(ctx context.Context, s *mcp.ClientSession, tool string, args any) {
 	if _, err := s.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args}); err != nil {
 		log.Printf("tool %s: %v", tool, err)
@@ -192,6 +197,7 @@ func oneOfEach(ctx context.Context, s *mcp.ClientSession) error {
 	return err
 }
 
+// findTool returns the tool with a name, or an error if the server has none.
 func findTool(ctx context.Context, s *mcp.ClientSession, name string) (*mcp.Tool, error) {
 	for tool, err := range s.Tools(ctx, nil) {
 		if err != nil {
