@@ -87,7 +87,7 @@ func (c *childConn) explain(ctx context.Context, err error) error {
 	return c.exitErr
 }
 
-// Send implements bridge.Conn. Its errors, but for ctx's, name the server.
+// Send implements bridge.Conn: it sends a message to the child. Its errors, but for ctx's, name the server.
 func (c *childConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	err := c.Conn.Send(ctx, m)
 	if err != nil && ctx.Err() == nil {

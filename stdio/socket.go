@@ -239,7 +239,7 @@ func (c *socketConn) peerHungUp() func() error {
 	}
 }
 
-// Send implements bridge.Conn. Its errors have no addresses.
+// Send implements bridge.Conn: it sends a message to the server. Its errors have no addresses.
 func (c *socketConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	c.peerWatch.noteSending()
 	return networkError(c.Conn.Send(ctx, m))

@@ -43,11 +43,11 @@ func (n *Network) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements net.Listener. It may be called more than once.
+// Close implements net.Listener: Accept and Dial fail from now on. It may be called more than once.
 func (n *Network) Close() error {
 	n.once.Do(func() { close(n.done) })
 	return nil
 }
 
-// Addr implements net.Listener. The address is made up.
+// Addr implements net.Listener. It returns an address that is made up.
 func (n *Network) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }

@@ -7,8 +7,8 @@ import (
 
 // secrets has what Secrets returns.
 var secrets struct {
-	mu  sync.Mutex
-	all map[string]bool
+	mu  sync.Mutex      // guards all
+	all map[string]bool // each secret
 }
 
 // Secrets returns the secrets that the servers of this package have issued or were given in this process so far:

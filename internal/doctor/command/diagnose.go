@@ -66,7 +66,7 @@ type diagnosis struct {
 	spec     supervisor.Spec // how the server is started
 	options  Options         // those of Diagnose, with the defaults set
 	report   *doctor.Report  // gets the facts and findings
-	deadline time.Time       // when no further question may be asked
+	deadline time.Time       // from when on no further question may be asked; never zero
 
 	mu                sync.Mutex        // guards what follows
 	timings           []string          // texts of noteTiming, for the fact "timings"

@@ -25,7 +25,7 @@ const (
 type crashIsolation struct {
 	until atomic.Pointer[map[string]time.Time] // by principal, until when it has a process of its own; the map is never changed, but replaced; nil: no principal has one
 
-	mu          sync.Mutex // held by who replaces until
+	mu          sync.Mutex // guards lastUsers and lastEndedAt, and is held by who replaces until
 	lastUsers   []string   // the principals that had calls in progress when the shared process ended last
 	lastEndedAt time.Time  // when the shared process ended last
 }
