@@ -4,10 +4,10 @@ import "github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
 
 // Protocol revisions with sessions ("legacy"). Being dates, they compare as strings.
 const (
-	version2024_11_05 = "2024-11-05"
-	version2025_03_26 = "2025-03-26"
-	version2025_06_18 = "2025-06-18"
-	version2025_11_25 = "2025-11-25"
+	version2024_11_05 = "2024-11-05" // revision 2024-11-05 of the protocol, one with sessions
+	version2025_03_26 = "2025-03-26" // revision 2025-03-26 of the protocol, one with sessions
+	version2025_06_18 = "2025-06-18" // revision 2025-06-18 of the protocol, one with sessions
+	version2025_11_25 = "2025-11-25" // revision 2025-11-25 of the protocol, one with sessions
 )
 
 // supportedVersions lists the legacy revisions, for error texts.

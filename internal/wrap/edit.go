@@ -14,9 +14,9 @@ import (
 
 // Errors of Wrap and Unwrap: what keeps a server from being wrapped or unwrapped.
 var (
-	ErrNoServer       = errors.New("there is no such server")
-	ErrAlreadyWrapped = errors.New("the server is wrapped already")
-	ErrNotWrapped     = errors.New("the server is not wrapped")
+	ErrNoServer       = errors.New("there is no such server")       // the error for a name that no server of the configuration has
+	ErrAlreadyWrapped = errors.New("the server is wrapped already") // the error of Wrap for a server that has the bridge in front of it
+	ErrNotWrapped     = errors.New("the server is not wrapped")     // the error of Unwrap for a server that has no bridge in front of it
 	ErrRemote         = errors.New("the server has no command: it is a remote one, without a process that the bridge could stand in front of; to reach it through the bridge, write " + RemoteExample + " in place of its URL")
 	ErrIsBridge       = errors.New("the server is mcp-bridge already, and \"mcp-bridge trace\" shows what passes without a second one in front")
 )

@@ -69,12 +69,12 @@ func give(secrets ...string) {
 	}
 }
 
-// secretFiles are the flags that name files with secrets; secretVariables the variables that have one.
 var (
+	// secretFiles are the flags that name files with secrets.
 	secretFiles = []string{"--token-file", "--inspect-token-file", "--client-secret-file", "--assertion-file", "--id-token-file", "--auth-key",
 		"--idp-client-secret-file", "--introspect-secret-file", "--header-file", "--tls-key", "--client-key"}
-	secretVariables = []string{"MCP_BRIDGE_CLIENT_SECRET", "MCP_BRIDGE_TOKENS"}
-	writtenFiles    = []string{"--trace", "--record", "--log-file"}
+	secretVariables = []string{"MCP_BRIDGE_CLIENT_SECRET", "MCP_BRIDGE_TOKENS"} // the variables that have a secret
+	writtenFiles    = []string{"--trace", "--record", "--log-file"}             // the flags that name files which a bridge writes
 )
 
 // keptIn is the folder for what bridges have written, traces that no test has asked for among it; "": Main does not run.
