@@ -67,7 +67,7 @@ func (d *daemon) run(ctx context.Context, where listenAddresses, to target) (err
 		wg.Go(func() { watch.Files(background, d.filesToWatch, func() { d.reload(background) }) })
 	}
 	defer sendSpans(ctx, d.observer, d.tracing.redact, d.env, d.log)()
-	unwatch, err := d.flags.metrics.serve(d.observer, d.metricsServers, d.log) // before a process starts
+	unwatch, err := d.flags.metrics.serve(d.observer, d.metricsServers, d.hub.NamesInUse, d.log) // before a process starts
 	if err != nil {
 		return err
 	}

@@ -51,9 +51,9 @@ func (f *metricsFlags) check() error {
 	return nil
 }
 
-// serve counts what observer tells, and answers the requests of Prometheus until stop is called. servers returns the state of the
-// servers for such an answer. Without --metrics it does nothing.
-func (f *metricsFlags) serve(observer *observe.Observer, servers func() []metrics.Server, log hclog.Logger) (stop func(), err error) {
+// serve counts what observer tells, and answers the requests of Prometheus until stop is called. servers and namesInUse are those of
+// metrics.Options. Without --metrics it does nothing.
+func (f *metricsFlags) serve(observer *observe.Observer, servers func() []metrics.Server, namesInUse func() []string, log hclog.Logger) (stop func(), err error) {
 	if f.addr == "" {
 		return func() {}, nil
 	}
@@ -61,7 +61,7 @@ func (f *metricsFlags) serve(observer *observe.Observer, servers func() []metric
 	if err != nil {
 		return nil, errors.Join(errors.New("--metrics cannot be served"), err)
 	}
-	m := metrics.New(metrics.Options{ToolLabels: f.tools, Servers: servers})
+	m := metrics.New(metrics.Options{ToolLabels: f.tools, Servers: servers, NamesInUse: namesInUse})
 	unwatch := m.Watch(observer)
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", refuseBrowserPages(m.Handler(), l.Addr()))

@@ -19,7 +19,7 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(f.addr, err)
 	}
 	var seen observe.Observer
-	stop, err := f.serve(&seen, nil, hclog.New(&hclog.LoggerOptions{Output: &log}))
+	stop, err := f.serve(&seen, nil, nil, hclog.New(&hclog.LoggerOptions{Output: &log}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -173,6 +173,11 @@ func (h *Hub) Apply(specs []Spec) error {
 	}
 	h.mu.Lock()
 	h.servers, h.serverOrder, h.descriptions = next, order, texts
+	for name, s := range old {
+		if next[name] != s {
+			h.leavingServers[s] = true // at once, so that NamesInUse has its name without a gap
+		}
+	}
 	h.mu.Unlock()
 	h.clientBudget.Resize(budgetFor(specs))
 	h.logChanges(old, next, order)
@@ -364,6 +369,17 @@ func (h *Hub) States() map[string]upstream.State {
 		all[s.spec.Name] = s.state()
 	}
 	return all
+}
+
+// NamesInUse returns the names of the servers, and of those that were removed and have not ended yet; in no order, and perhaps twice.
+func (h *Hub) NamesInUse() []string {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	names := slices.Clone(h.serverOrder)
+	for s := range h.leavingServers {
+		names = append(names, s.spec.Name)
+	}
+	return names
 }
 
 // Names returns the names of the servers, in the order of the configuration.

@@ -291,6 +291,9 @@ func TestApply(t *testing.T) {
 	}()
 	<-begun
 	bridgetest.Must(t, h.Apply([]hub.Spec{stays}))
+	if names := fmt.Sprint(h.NamesInUse()); names != "[stays goes]" {
+		t.Errorf("in use are %s", names)
+	}
 	if status, _ := echo(t, url+"/servers/goes/mcp", lost); status != http.StatusNotFound {
 		t.Errorf("a server that is gone: %d", status)
 	}
@@ -299,6 +302,13 @@ func TestApply(t *testing.T) {
 	}
 	if text := <-answered; !strings.Contains(text, `"id":9,"result"`) {
 		t.Errorf("the call in progress at the removed server: %s", text)
+	}
+	for deadline := time.After(30 * time.Second); len(h.NamesInUse()) != 1; runtime.Gosched() {
+		select {
+		case <-deadline:
+			t.Fatalf("in use are %q", h.NamesInUse())
+		default:
+		}
 	}
 
 	stays.Description = "said anew"

@@ -16,6 +16,8 @@ type serverMetrics struct {
 
 	lastCalls [2]atomic.Pointer[cachedCalls] // by hop: most calls are like the one before
 
+	isForgotten atomic.Bool // the server has ended, and these numbers are not told any more
+
 	mu    sync.Mutex // of calls
 	calls map[operationKey]*histogram
 }
@@ -54,7 +56,7 @@ func (m *Metrics) Message(p *observe.Passed) {
 
 // forServer returns the serverMetrics of a server.
 func (m *Metrics) forServer(server string) *serverMetrics {
-	if last := m.lastServer.Load(); last != nil && last.server == server {
+	if last := m.lastServer.Load(); last != nil && last.server == server && !last.isForgotten.Load() {
 		return last
 	}
 	s := m.findOrAddServer(server)
@@ -79,6 +81,18 @@ func (m *Metrics) findOrAddServer(server string) *serverMetrics {
 	all[server] = s
 	m.perServer.Store(&all)
 	return s
+}
+
+// forgetMessages deletes the serverMetrics of a server. Who has them already may still count in them; that is lost.
+func (m *Metrics) forgetMessages(server string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := maps.Clone(*m.perServer.Load())
+	if s := all[server]; s != nil {
+		delete(all, server)
+		m.perServer.Store(&all)
+		s.isForgotten.Store(true)
+	}
 }
 
 // histogramOf returns the histogram for the duration of the call that a response ends.

@@ -26,6 +26,10 @@ type Options struct {
 	// is told.
 	Servers func() []Server
 
+	// NamesInUse returns the names of the servers, and of those that were removed and have not ended yet. The series of all
+	// others go (Handler). nil: no series goes.
+	NamesInUse func() []string
+
 	// ToolLabels makes the name of a tool a label of its calls. After 200 names, all others
 	// are "_other".
 	ToolLabels bool
@@ -42,7 +46,8 @@ type Server struct {
 // Metrics is an observe.Watcher that counts.
 type Metrics struct {
 	registry   *prometheus.Registry
-	toolLabels *nameLimiter // nil: no tool is a label
+	toolLabels *nameLimiter    // nil: no tool is a label
+	namesInUse func() []string // Options.NamesInUse
 
 	sessions         *prometheus.GaugeVec
 	sessionDuration  prometheus.Histogram
@@ -59,6 +64,10 @@ type Metrics struct {
 	stderrLines      *prometheus.CounterVec
 	noiseLines       *prometheus.CounterVec
 	notes            *prometheus.CounterVec
+
+	eventMu    sync.Mutex      // held while an event of a server is counted, and while servers are forgotten; guards inProgress
+	inProgress map[string]int  // by the name of a server of which there were events: how many sessions, streams and processes it has now
+	serverVecs []serverDeleter // the counters and gauges with the label "server"; set by New
 
 	mu        sync.Mutex                                // held while perServer is replaced
 	perServer atomic.Pointer[map[string]*serverMetrics] // by name
@@ -79,7 +88,7 @@ var overheadBounds = [boundCount]time.Duration{10 * time.Microsecond, 20 * time.
 
 // New returns Metrics that count nothing until an Observer tells them.
 func New(o Options) *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry()}
+	m := &Metrics{registry: prometheus.NewRegistry(), namesInUse: o.NamesInUse, inProgress: map[string]int{}}
 	m.perServer.Store(&map[string]*serverMetrics{})
 	for i := range m.overhead {
 		m.overhead[i].bounds = &overheadBounds
@@ -112,12 +121,14 @@ func New(o Options) *Metrics {
 func (m *Metrics) registerCounter(name, help string, labels ...string) *prometheus.CounterVec {
 	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	m.registry.MustRegister(v)
+	m.noteServerVec(v, labels)
 	return v
 }
 
 func (m *Metrics) registerGauge(name, help string, labels ...string) *prometheus.GaugeVec {
 	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 	m.registry.MustRegister(v)
+	m.noteServerVec(v, labels)
 	return v
 }
 
@@ -139,9 +150,15 @@ func seconds(all []time.Duration) []float64 {
 // Register adds a collector of another package's numbers. It panics if a name is taken.
 func (m *Metrics) Register(c prometheus.Collector) { m.registry.MustRegister(c) }
 
-// Handler answers GET with all numbers, in the text format of Prometheus.
+// Handler answers GET with all numbers, in the text format of Prometheus. A server whose name is not in use any more is forgotten once
+// its last numbers were in an answer; if it comes back, it begins with 0.
 func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second})
+	answer := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ended := m.endedServers()
+		answer.ServeHTTP(w, r)
+		m.forget(ended)
+	})
 }
 
 // Watch has Metrics count what o tells, until stop is called.
@@ -151,6 +168,11 @@ func (m *Metrics) Watch(o *observe.Observer) (stop func()) {
 
 // Event implements observe.Watcher: it counts what events tell of sessions, processes, refusals and other things beside messages.
 func (m *Metrics) Event(e observe.Event) {
+	if server, change, ok := changeInProgress(e); ok {
+		m.eventMu.Lock()
+		defer m.eventMu.Unlock()
+		m.inProgress[server] += change
+	}
 	switch e := e.(type) {
 	case observe.SessionOpened:
 		m.sessions.WithLabelValues(e.Session.Transport, e.Session.Era(), e.Session.Server).Inc()
@@ -184,14 +206,12 @@ func (m *Metrics) Event(e observe.Event) {
 
 // countStream counts streams between clients and bridge.
 func (m *Metrics) countStream(e observe.Stream) {
-	switch {
-	case e.Hop != observe.Downstream:
-	case e.Action == "opened":
-		m.streams.WithLabelValues(e.Server).Inc()
-	case e.Action == "resumed":
+	change := streamChange(e)
+	if change == 0 {
+		return
+	}
+	m.streams.WithLabelValues(e.Server).Add(float64(change))
+	if e.Action == "resumed" {
 		m.streamsResumed.Inc()
-		m.streams.WithLabelValues(e.Server).Inc()
-	case e.Action == "closed":
-		m.streams.WithLabelValues(e.Server).Dec()
 	}
 }
