@@ -76,7 +76,7 @@ func exchangeOf(w http.ResponseWriter) *exchange {
 func (e *exchange) Unwrap() http.ResponseWriter { return e.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter. It passes the status on, and notes it for the exchange, with the headers and when
-// the reply began. Informational statuses are passed on and not noted.
+// the reply began. Informational statuses but 101 are not noted.
 func (e *exchange) WriteHeader(status int) {
 	if e.Status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		// No copy of the header: what stands in it now stays, because Handlers set no header later.
