@@ -58,9 +58,11 @@ var flagGroups = []manual.Group{
 	{Title: "What is served", Commands: []string{"serve"}, Flags: []manual.Flag{
 		flag("config", "FILE", `serve every server of this file, each at /servers/NAME/mcp and so on ("mcp-bridge help config")`),
 		flag("demo", "", "serve the built-in demo server"),
+		flag("name", "NAME", nameText),
 	}},
 	{Title: "Which server", Flags: []manual.Flag{
 		flag("config", "FILE", "the server is one of this configuration file: its name stands in the place of the URL"),
+		flag("name", "NAME", nameText),
 	}},
 	{Title: "Where serve listens", Flags: []manual.Flag{
 		flag("listen", "ADDR", "HOST:PORT, or unix:PATH for HTTP and for messages in lines; may be repeated (default 127.0.0.1:8080; port 0 picks one)"),
@@ -103,7 +105,6 @@ var flagGroups = []manual.Group{
 		flag("env-file", "FILE", "variables, one NAME=VALUE a line, as in .env files"),
 		flag("pass-env", "all|safe|none|NAMES", "what it inherits: all but MCP_BRIDGE_*, what is safe, nothing, or NAME,NAME (default all; for the servers of a file of --config, safe)"),
 		flag("cwd", "DIR", "its working directory"),
-		flag("name", "NAME", "what the log calls it, or a remote server (default: the package, script or image that the command runs, or the command's name; remote)"),
 		flag("pty", "", "give it a terminal as stdout, for programs that otherwise buffer"),
 		flag("stdin-wait", "D", "to stop it, stdin is closed; how long to wait then"),
 		flag("term-wait", "D", "then its process group gets SIGTERM; how long to wait"),
@@ -164,6 +165,9 @@ var flagGroups = []manual.Group{
 		flag("log-format", "text|json", "the form of the log; both escape control and bidirectional characters"),
 	}},
 }
+
+// nameText explains --name.
+const nameText = "what log, traces and metrics call the server, a command or a URL (default: the package, script or image that the command runs, or the command's name; for a URL, remote)"
 
 // flag returns a row of flagGroups: text explains the flag in the help, value is how help shows the flag's value; "": it has none.
 func flag(name, value, text string) manual.Flag {
