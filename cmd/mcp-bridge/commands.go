@@ -122,7 +122,8 @@ func recordCommands() []subcommand {
 				{Purpose: "The same for a stdio client", CommandLine: "replay --stdio session.jsonl"},
 			},
 			AlsoFlagsOf: []string{"connect", "serve"},
-			Notes:       []string{"Exit status: 0 no difference, 1 differences, 2 could not run, or the server has asked what was not recorded."},
+			Notes: []string{"In the client's place, the flags of connect about the server, its messages and the log count; with --serve those of serve, with --stdio those of connect. The file is in the place of --config.",
+				"Exit status: 0 no difference, 1 differences, 2 could not run, or the server has asked what was not recorded."},
 		},
 	}, {
 		newFlagSet: func() *pflag.FlagSet { return new(wrapFlags).flagSet("wrap") }, run: runWrap("wrap"),

@@ -54,7 +54,7 @@ func TestBashCompletion(t *testing.T) {
 		{"serve --transport = ", "http-first sse-first http-only sse-only"},
 		{"serve --transport =", "http-first sse-first http-only sse-only"},
 		{"serve -e A = B --header X : y --log-f", "--log-format"},
-		{"--allow-h", "--allow-host --allow-http"},
+		{"--allow-h", "--allow-host"},
 		{"replay --ser", "--serve"},
 		{"login --detach", ""},
 		{"help era", "eras"},

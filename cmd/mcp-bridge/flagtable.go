@@ -1,20 +1,51 @@
 package main
 
-import "github.com/mcp-bridge/mcp-bridge/internal/manual"
+import (
+	"maps"
+	"slices"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/manual"
+)
 
 // signInCommands are the commands that are about credentials alone.
 var signInCommands = []string{"login", "logout", "status"}
 
+// flagsWithoutEffect are, by command, the flags that do nothing there, or are refused with every value but the default. The command takes
+// them all the same: those of a sign-in so that the flags of connect can be given again as they are, others for lines that were written for
+// mcp-remote. Help does not list them.
+var flagsWithoutEffect = map[string][]string{
+	"login": {"auth", "assertion-file", "idp-issuer", "idp-token-url", "idp-client-id", "idp-client-secret-file", "id-token-file", // a person signs in
+		"auth-wait", "auth-prompt"},
+	"logout": {"auth", "assertion-file", "idp-issuer", "idp-token-url", "idp-client-id", "idp-client-secret-file", "id-token-file",
+		"auth-wait", "auth-prompt", "no-browser", "scope", "client-issuer", "issuer-alias", "dpop"},
+	"status":  {"auth-wait", "auth-prompt", "no-browser", "scope", "client-issuer", "resource", "authorize-param", "redirect-host", "redirect-port"},
+	"record":  {"record", "allow-http", "enable-proxy"}, // its first argument is the file of --record
+	"connect": {"allow-http", "enable-proxy"},
+	"serve":   {"allow-http", "enable-proxy"},
+	"replay":  {"allow-http", "enable-proxy"},
+}
+
+// hiddenGroups returns a group for each command of flagsWithoutEffect, whose flags are not shown.
+func hiddenGroups() (all []manual.Group) {
+	for _, command := range slices.Sorted(maps.Keys(flagsWithoutEffect)) {
+		g := manual.Group{Title: "without effect: " + command, Commands: []string{command}}
+		for _, name := range flagsWithoutEffect[command] {
+			g.Flags = append(g.Flags, flag(name, "", ""))
+		}
+		all = append(all, g)
+	}
+	return all
+}
+
 // flagGroups are all flags of all commands. Help, man page and completion are made of it; which command has which
 // of them, their short forms and their defaults come from its FlagSet.
-var flagGroups = []manual.Group{
+var flagGroups = slices.Concat(hiddenGroups(), []manual.Group{
 	{Title: "login", Commands: []string{"login"}, Flags: []manual.Flag{
 		flag("device-code", "", "sign in with a code, on another device"),
 		flag("fresh", "", "register the client anew first"),
 		flag("cancel", "", "end a sign-in that waits"),
 		flag("callback", "ADDRESS", `the address of the page where the browser has stopped, for a login that waits; "-" reads it from stdin, which nobody else sees`),
 		flag("detached", "", ""),
-		flag("auth-prompt", "browser", ""), // it is there because connect has it: login refuses the other value
 	}},
 	{Title: "logout", Commands: []string{"logout"}, Flags: []manual.Flag{
 		flag("all", "", "sign out everywhere"),
@@ -120,8 +151,6 @@ var flagGroups = []manual.Group{
 		flag("client-cert", "FILE", "show this certificate to a server that asks for one, PEM"),
 		flag("client-key", "FILE", "the private key of --client-cert, PEM"),
 		flag("transport", "http-first|sse-first|http-only|sse-only", "for http and https: which of Streamable HTTP and HTTP+SSE is tried"),
-		flag("allow-http", "", "has no effect, since http is allowed; a flag of mcp-remote"),
-		flag("enable-proxy", "", "has no effect, since proxies are used anyway; a flag of mcp-remote"),
 	}, Notes: []string{"HTTP_PROXY, HTTPS_PROXY and NO_PROXY count; addresses of this machine never go through a proxy."}},
 	{Title: "Signing in (docs/sign-in.md)", Commands: signInCommands, Flags: signInFlags},
 	{Title: "Signing in to a remote server (docs/sign-in.md)", Flags: signInFlags,
@@ -164,7 +193,7 @@ var flagGroups = []manual.Group{
 		flag("log-file", "FILE", "write the log to this file, not to stderr; one of more than 10 MiB becomes FILE.1 at the next start"),
 		flag("log-format", "text|json", "the form of the log; both escape control and bidirectional characters"),
 	}},
-}
+})
 
 // nameText explains --name.
 const nameText = "what log, traces and metrics call the server, a command or a URL (default: the package, script or image that the command runs, or the command's name; for a URL, remote)"

@@ -48,7 +48,7 @@ func (f *loginFlags) flagSet() *pflag.FlagSet {
 // login is the command login: it signs a person in to a remote server.
 func login(ctx context.Context, args []string, env environment) error {
 	var f loginFlags
-	positional, argv, err := parseFlags(f.flagSet(), args)
+	positional, argv, err := f.credential.parse(f.flagSet(), args, env)
 	switch {
 	case err != nil:
 		return err

@@ -170,6 +170,11 @@ func replayClient(ctx context.Context, args []string, env environment) error {
 // play sends a server, which it reaches as connect does, what the recorded client has sent, and returns the comparison of the answers.
 func (f *replayFlags) play(ctx context.Context, rec *replay.Recording, to target, o replay.PlayOptions, env environment, log hclog.Logger) (_ *replay.Report, err error) {
 	warnUnusedFlags(f.set, to, log)
+	for _, name := range []string{"drain-timeout", "grace"} {
+		if f.set.Changed(name) {
+			log.Warn("--" + name + " has no effect in the client's place: nothing is waited for at the end")
+		}
+	}
 	settings := f.target.settings()
 	f.limits.applyTo(&settings)
 	var observer observe.Observer // of nobody: it is there for the secrets that its recorder takes out
@@ -281,12 +286,25 @@ func replayServer(ctx context.Context, args []string, env environment) error {
 		if !f.stdio {
 			return f.run(ctx, where, to, env, log)
 		}
-		c := connectFlags{log: f.log, target: f.target, limits: f.limits, tracing: f.tracing, set: f.set}
+		f.warnUnusedAtStdio(log)
+		c := connectFlags{log: f.log, target: f.target, limits: f.limits, tracing: f.tracing, inspect: f.inspect, set: f.set}
 		ctx, cancel := cancelOnHangup(ctx, env.hangup)
 		defer cancel()
 		return c.run(ctx, to, "", env, log)
 	})
 	return f.log.reportError(log, errors.Join(err, f.reportUsage(fake.Usage(), log)))
+}
+
+// warnUnusedAtStdio logs a warning for each flag that the user has given and that has an effect with --serve alone, not with --stdio.
+func (f *replayServeFlags) warnUnusedAtStdio(log hclog.Logger) {
+	ofConnect, own := new(connectFlags).flagSet(), pflag.NewFlagSet("replay", pflag.ContinueOnError)
+	new(replayInputFlags).register(own)
+	f.set.Visit(func(flag *pflag.Flag) {
+		isOwn := own.Lookup(flag.Name) != nil || slices.Contains([]string{"serve", "stdio", "strict"}, flag.Name)
+		if !isOwn && ofConnect.Lookup(flag.Name) == nil {
+			log.Warn("--" + flag.Name + " has no effect with --stdio")
+		}
+	})
 }
 
 // serveOverSocket runs serve with the fake server as a remote one, behind a Unix socket that

@@ -38,6 +38,28 @@ func (f *credentialFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.config, "config", "", "")
 }
 
+// parse parses the arguments of a command with these flags, as parseFlags does. It says on stderr which flags the user has given that have
+// no effect on the command or, with --config, on a server of a configuration file. fs is the set of all flags of the command.
+func (f *credentialFlags) parse(fs *pflag.FlagSet, args []string, env environment) (positional, argv []string, err error) {
+	if positional, argv, err = parseFlags(fs, args); err != nil {
+		return nil, nil, err
+	}
+	fs.Visit(func(flag *pflag.Flag) {
+		kind := ""
+		switch {
+		case flag.Value.String() == flag.DefValue:
+		case slices.Contains(flagsWithoutEffect[fs.Name()], flag.Name):
+			kind = fs.Name()
+		case f.config != "" && slices.Contains(authFlagNames, flag.Name) && !slices.Contains(authFlagsWithConfig, flag.Name):
+			kind = "--config: write it into the file"
+		}
+		if kind != "" {
+			fmt.Fprintf(env.stderr, "mcp-bridge: --%s has no effect with %s\n", flag.Name, kind)
+		}
+	})
+	return positional, argv, nil
+}
+
 // settings returns how to sign in to a server, as the flags, the environment and the configuration file say it. server is its URL
 // or, with --config, its name.
 func (f *credentialFlags) settings(server string, env environment) (signin.Settings, error) {
@@ -149,7 +171,7 @@ type pendingLogin struct {
 // status is the command status: it reports which sign-ins to remote servers are stored, under way, and usable.
 func status(ctx context.Context, args []string, env environment) error {
 	var f statusFlags
-	positional, argv, err := parseFlags(f.flagSet(), args)
+	positional, argv, err := f.credential.parse(f.flagSet(), args, env)
 	switch {
 	case err != nil:
 		return err
@@ -419,7 +441,7 @@ func (f *logoutFlags) flagSet() *pflag.FlagSet {
 // under way.
 func logout(ctx context.Context, args []string, env environment) error {
 	var f logoutFlags
-	positional, argv, err := parseFlags(f.flagSet(), args)
+	positional, argv, err := f.credential.parse(f.flagSet(), args, env)
 	switch {
 	case err != nil:
 		return err

@@ -209,6 +209,8 @@ var (
 	singleServerFlags = []string{"header", "header-file", "header-env", "env", "env-file", "cwd", "name"}
 	// remoteOnlyFlags are the flags that have no effect if the server is a command.
 	remoteOnlyFlags = []string{"header", "header-file", "header-env", "connect-timeout", "resume-timeout", "transport", "ca-file", "client-cert", "client-key"}
+	// httpOnlyFlags are those of remoteOnlyFlags that have no effect if the server is a WebSocket or a socket.
+	httpOnlyFlags = []string{"transport", "resume-timeout"}
 )
 
 // authFlagsWithConfig are those of authFlags that have an effect on the servers of a configuration file, too.
@@ -219,11 +221,18 @@ var authFlagsWithConfig = []string{"auth-dir", "token-store", "allow-private-aut
 func warnUnusedFlags(fs *pflag.FlagSet, to target, log hclog.Logger) {
 	unused, kind := slices.Concat(remoteOnlyFlags, authFlagNames), "a command"
 	switch {
+	case to.url != "" && !mayHaveCredential(to.url):
+		unused, kind = slices.Concat(commandOnlyFlags, httpOnlyFlags, []string{"ca-file", "client-cert", "client-key"}, authFlagNames), "a socket"
+	case strings.HasPrefix(strings.ToLower(to.url), "ws"):
+		unused, kind = slices.Concat(commandOnlyFlags, httpOnlyFlags), "a WebSocket"
 	case to.url != "":
 		unused, kind = commandOnlyFlags, "a URL"
 	case to.argv == nil:
 		ofOne := slices.DeleteFunc(slices.Clone(authFlagNames), func(name string) bool { return slices.Contains(authFlagsWithConfig, name) })
 		unused, kind = slices.Concat(singleServerFlags, ofOne), "--config: write it into the file"
+	}
+	if fs.Name() == "doctor" && to.url != "" {
+		unused = append(slices.Clone(unused), "max-message-size")
 	}
 	for _, name := range unused {
 		if (name == "ca-file" || name == "allow-private-auth") && (fs.Changed("oidc-issuer") || fs.Changed("introspect")) {
