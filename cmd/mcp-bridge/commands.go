@@ -166,7 +166,7 @@ func accountCommands() []subcommand {
 		newFlagSet: new(logoutFlags).flagSet, run: logout,
 		Command: manual.Command{
 			Name: "logout", Summary: "sign out, and have the tokens revoked",
-			Usage: []string{"logout [flags] URL", "logout [flags] --config FILE NAME", "logout --all"},
+			Usage: []string{"logout [flags] URL", "logout [flags] --config FILE NAME", "logout [flags] --all"},
 			Examples: []manual.Example{
 				{Purpose: "One server", CommandLine: "logout https://mcp.example.com/mcp"},
 				{Purpose: "All servers", CommandLine: "logout --all"},

@@ -150,6 +150,23 @@ func TestLoginStatusLogout(t *testing.T) {
 	}
 }
 
+// --profile also chooses among the sign-ins to all servers.
+func TestProfileOfAllServers(t *testing.T) {
+	server, other := authtest.New(t), authtest.New(t)
+	m := newMachine(t, true)
+	for _, args := range []string{"login " + server.URL, "login --profile work " + server.URL, "login --profile work " + other.URL} {
+		m.want(exitOK, "Signed in", strings.Fields(args)...)
+	}
+	if out := m.want(exitOK, server.URL, "status", "--profile", "work"); strings.Count(out, "profile    work") != 2 || strings.Count(out, "state") != 2 {
+		t.Errorf("status says %s", out)
+	}
+	m.want(exitOK, "Signed out of "+other.URL+" (profile work)", "logout", "--all", "--forget-client", "--profile", "work")
+	if out := m.want(exitOK, server.URL, "status"); strings.Count(out, "state") != 1 || strings.Contains(out, "work") {
+		t.Errorf("after the sign-out from one profile, status says %s", out)
+	}
+	m.want(exitOK, "Signed out of "+server.URL, "logout", "--all")
+}
+
 // status --check does not spend the refresh token of a client that somebody has registered by hand, unless the flags say which that
 // is: without its secret the server would refuse it, and might revoke all.
 func TestStatusCheckNeedsTheClient(t *testing.T) {

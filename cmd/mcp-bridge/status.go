@@ -93,8 +93,8 @@ func (f *credentialFlags) settings(server string, env environment) (signin.Setti
 	return flags.settings(server, trust, env.lookup)
 }
 
-// listStored returns the entries of the store of credentials that are for server, or all if it is "", whatever client has signed
-// in there; also the store itself, and the settings of the flags.
+// listStored returns the entries of the store of credentials that are for server, or for all servers if it is "", and for the profile if
+// --profile names one, whatever client has signed in there; also the store itself, and the settings of the flags.
 func (f *credentialFlags) listStored(ctx context.Context, server string, env environment) (*tokenstore.Store, []tokenstore.ListEntry, signin.Settings, error) {
 	const none = "https://localhost/" // only the store of these settings is used
 	s, err := f.settings(cmp.Or(server, none), env)
@@ -111,7 +111,7 @@ func (f *credentialFlags) listStored(ctx context.Context, server string, env env
 	}
 	all = slices.DeleteFunc(all, func(l tokenstore.ListEntry) bool {
 		c := l.Entry.Credential
-		return server != "" && (!sameServer(c.Server, s.Server) || s.Profile != "" && c.Profile != s.Profile)
+		return server != "" && !sameServer(c.Server, s.Server) || s.Profile != "" && c.Profile != s.Profile
 	})
 	return store, all, s, nil
 }
@@ -212,7 +212,7 @@ func status(ctx context.Context, args []string, env environment) error {
 		}
 	}
 	for _, p := range logins {
-		if server == "" || sameServer(p.Login.Server, s.Server) {
+		if (server == "" || sameServer(p.Login.Server, s.Server)) && (s.Profile == "" || p.Login.Profile == s.Profile) {
 			all = append(all, credentialStatus{Server: p.Login.Server, Profile: p.Login.Profile, SignIn: newPendingLogin(p.Login)})
 		}
 	}
@@ -459,7 +459,7 @@ func logout(ctx context.Context, args []string, env environment) error {
 	}
 	var done lines
 	for _, p := range logins {
-		if f.all || sameServer(p.Login.Server, s.Server) && (s.Profile == "" || p.Login.Profile == s.Profile) {
+		if (f.all || sameServer(p.Login.Server, s.Server)) && (s.Profile == "" || p.Login.Profile == s.Profile) {
 			if err := store.CancelLogin(p.Key); err != nil {
 				done.write(env.stdout)
 				return err
@@ -551,7 +551,7 @@ func (f *logoutFlags) signOut(ctx context.Context, store *tokenstore.Store, l to
 }
 
 // forgetRegistrations deletes the registrations of the sign-ins that have ended and of the one that s says, which may have ended before; with
-// --all it deletes all registrations. A registration has no name of a server, but the redirect URI of a sign-in; the registrations that
+// --all and no --profile it deletes all registrations. A registration has no name of a server, but the redirect URI of a sign-in; the registrations that
 // other sign-ins use stay.
 func (f *logoutFlags) forgetRegistrations(ctx context.Context, store *tokenstore.Store, s signin.Settings, signedOut []tokenstore.Credential, done *lines) error {
 	o, err := s.Options(ctx)
@@ -572,7 +572,7 @@ func (f *logoutFlags) forgetRegistrations(ctx context.Context, store *tokenstore
 	problems := []error{err}
 	forgets := func(issuer string, r tokenstore.Registration) bool {
 		isIt := func(c tokenstore.Credential) bool { return c.Issuer == issuer && c.ClientID == r.ClientID }
-		if f.all || slices.ContainsFunc(signedOut, isIt) {
+		if f.all && s.Profile == "" || slices.ContainsFunc(signedOut, isIt) {
 			return true
 		}
 		isRedirect := func(uri string) bool { return slices.Contains(c.RedirectURIs(), uri) }
