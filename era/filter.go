@@ -13,7 +13,7 @@ import (
 // Each method appends the messages to send to out, which is the caller's and empty
 // at the call. The caller sends the messages of one direction in order. A Filter
 // answers each request of the client once: with what the server answers, or in
-// ServerEnded.
+// ServerEnded, or there says that the server has not got it (Out.Unsent).
 type Filter interface {
 	// Start is called once, before all other methods.
 	Start(now time.Time, out *Out)
@@ -31,15 +31,20 @@ type Filter interface {
 	// Tick does what is due by now.
 	Tick(now time.Time, out *Out)
 
-	// ServerEnded is called once, when the server has ended with err. It answers the
+	// ServerEnded is called once, when the server has ended with err. unwritten are
+	// the ids of the requests to the server that it cannot have got. It answers the
 	// requests that the server has not answered. No method is called afterwards.
-	ServerEnded(now time.Time, err error, out *Out)
+	ServerEnded(now time.Time, err error, unwritten []jsonrpc.ID, out *Out)
 }
 
 // Out holds the messages that a Filter wants sent, and those that it drops.
 type Out struct {
 	ToClient, ToServer []jsonrpc.Message // to send, in order
 	Dropped            []Dropped         // messages that are sent to nobody
+
+	// Unsent are requests of the client, as it has sent them, that the server has not got before it has ended. They
+	// are not answered: another server may get them. Only ServerEnded appends to it.
+	Unsent []jsonrpc.Message
 }
 
 // Dropped is a message that is not sent to anybody, and why. Reason never repeats

@@ -1,5 +1,7 @@
 package era
 
+import "strings"
+
 // IsModernMethod reports whether 2026-07-28 itself defines the request method.
 // Extensions may define more.
 func IsModernMethod(method string) bool {
@@ -22,6 +24,16 @@ func IsRemovedMethod(method string) bool {
 		return true
 	}
 	return false
+}
+
+// OnlyReads reports whether a request of this method changes nothing, of any revision:
+// a server may get it twice.
+func OnlyReads(method string) bool {
+	switch method {
+	case "ping", "server/discover", "resources/read", "prompts/get", "completion/complete":
+		return true
+	}
+	return strings.HasSuffix(method, "/list")
 }
 
 // MayAskForInput reports whether a server may answer a request of this method with

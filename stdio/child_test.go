@@ -69,7 +69,9 @@ var children = map[string]func() int{
 
 	"closes stdout": func() int {
 		os.Stdout.Close()
-		io.Copy(io.Discard, os.Stdin)
+		if n, _ := io.Copy(io.Discard, os.Stdin); n > 0 {
+			return 5
+		}
 		return 0
 	},
 

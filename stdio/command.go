@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"time"
 	"unicode"
 
@@ -58,6 +60,8 @@ type childConn struct {
 	name    string              // what errors call the server: Spec.Name, or if that is empty Spec.ShownPath or Spec.Path
 	process *supervisor.Process // the child process
 	exitErr error               // what Receive returns after the end of stdout; nil: that is not known yet. Only Receive uses it
+
+	stdoutEnded atomic.Bool // stdout is at its end: the child answers nothing more, so nothing more is written to it
 }
 
 // Receive implements bridge.Conn. It ends with an *ExitError when the child has ended by itself or closed its stdout,
@@ -78,6 +82,7 @@ func (c *childConn) explain(ctx context.Context, err error) error {
 	case !errors.Is(err, io.EOF):
 		return fmt.Errorf("server %q: %w", c.name, err)
 	}
+	c.stdoutEnded.Store(true)
 	if c.exitErr == nil {
 		c.exitErr = c.findEndReason(ctx)
 	}
@@ -87,13 +92,23 @@ func (c *childConn) explain(ctx context.Context, err error) error {
 	return c.exitErr
 }
 
-// Send implements bridge.Conn: it sends a message to the child. Its errors, but for ctx's, name the server.
+// Send implements bridge.Conn: it sends a message to the child. Its errors, but for ctx's, name the server. Once the
+// child has closed its stdout, it writes nothing: a request that the child had got could not be sent to another one.
 func (c *childConn) Send(ctx context.Context, m jsonrpc.Message) error {
-	err := c.Conn.Send(ctx, m)
+	err := error(syscall.EPIPE)
+	if !c.stdoutEnded.Load() {
+		err = c.Conn.Send(ctx, m)
+	}
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("server %q: %w", c.name, err)
 	}
 	return err
+}
+
+// TrySend implements bridge.Conn: it sends a message to the child if that takes it at once. Once the child has closed
+// its stdout, it takes nothing.
+func (c *childConn) TrySend(m jsonrpc.Message) bool {
+	return !c.stdoutEnded.Load() && c.Conn.TrySend(m)
 }
 
 // Kill kills the child process without the gentler steps, and returns when it has

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -172,6 +173,28 @@ func TestChildIsNamedByItsShownPath(t *testing.T) {
 	_ = c.(*childConn).process.Stdin().Close()
 	if _, err := bridgetest.Recv(t.Context(), c); err == nil || err.Error() != `server "${TOOLS}/server" ended: exit status 3` {
 		t.Errorf("Recv = %v", err)
+	}
+}
+
+// ST9: nothing is written to a child that has closed its stdout, for it answers nothing more: what it does not get,
+// another child may get.
+func TestChildThatCannotAnswerGetsNothing(t *testing.T) {
+	ended := make(chan error, 1)
+	c := dial(t, "closes stdout", func(c *Command) { c.Spec.OnExit = func(err error, _ bool) { ended <- err } })
+	if _, err := bridgetest.Recv(t.Context(), c); err == nil {
+		t.Fatal("Recv has got something")
+	}
+	m, err := jsonrpc.Parse([]byte(pong))
+	bridgetest.Must(t, err)
+	if c.TrySend(m) {
+		t.Error("TrySend has taken a message")
+	}
+	if err := c.Send(t.Context(), m); !errors.Is(err, syscall.EPIPE) {
+		t.Errorf("Send = %v", err)
+	}
+	bridgetest.Must(t, c.Close(nil))
+	if err := <-ended; err != nil {
+		t.Errorf("the child has read something: %v", err)
 	}
 }
 

@@ -602,3 +602,30 @@ func TestRefusedIsOffered(t *testing.T) {
 		t.Errorf("Receive = %v after %q", err, got)
 	}
 }
+
+// brokenAfter is a stream that breaks once it has taken so many bytes.
+type brokenAfter int
+
+func (b *brokenAfter) Write(p []byte) (int, error) {
+	n := min(len(p), int(*b))
+	if *b -= brokenAfter(n); n < len(p) {
+		return n, io.ErrClosedPipe
+	}
+	return n, nil
+}
+
+// A message after whose Send there is an error may be sent to another peer. So there is none if this peer has got
+// all but the line feed: it may have read the message.
+func TestSendThatBreaks(t *testing.T) {
+	for _, size := range []int{len(pong), 200_000} {
+		m := benchMessage(size)
+		length := brokenAfter(len(m.Bytes()))
+		for short, wantErr := range map[brokenAfter]bool{length: true, 1: true, 0: false} {
+			left := length - short
+			c := reading(t, strings.NewReader(""), &left, Options{})
+			if err := c.Send(t.Context(), m); (err != nil) != wantErr {
+				t.Errorf("%d of %d bytes were written: Send = %v", length-short, length, err)
+			}
+		}
+	}
+}

@@ -89,6 +89,9 @@ func (c *Conn) writeLine(ctx context.Context, m jsonrpc.Message) error {
 	switch {
 	case !errors.Is(err, errInterrupted):
 		c.out.err = err
+		if n >= len(first)+len(id)+len(rest) { // only the line feed is missing: the peer may have read the message
+			return nil
+		}
 	case n > 0 && why != nil:
 		c.fail(cutOffError(why))
 		why = c.end.err

@@ -83,6 +83,9 @@ func (c *conn) newCall(m jsonrpc.Message) *call {
 	case ownmsg.Discover:
 		call.isDiscover = true
 	}
+	if m.Size() <= maxDirectSize && era.OnlyReads(m.Method()) {
+		call.repeat = m
+	}
 	return call
 }
 

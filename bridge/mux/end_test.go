@@ -121,16 +121,15 @@ func TestMuxClose(t *testing.T) {
 }
 
 // A request that the server does not take is answered, a server to which
-// nothing can be written is replaced; while a server stops, nobody waits for it.
+// nothing can be written is replaced, and the next one gets the request.
 func TestMuxServerTakesNoRequest(t *testing.T) {
-	const lost = `1 {"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"io: read/write on closed pipe","data":{"reason":"server_ended"}}}`
 	const refused = `1 {"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the server did not take the request: too much","data":{"reason":"server_ended"}}}`
 	for _, c := range []struct {
-		name  string
-		err   error
-		want  string
-		dials int
-	}{{"pipe", io.ErrClosedPipe, lost, 2}, {"this one", errors.New("too much"), refused, 1}} {
+		name string
+		err  error
+		want []string // what the client gets
+		next []string // what the next server gets
+	}{{"pipe", io.ErrClosedPipe, nil, []string{call("1"), call("2")}}, {"this one", errors.New("too much"), []string{refused}, nil}} {
 		bubble(t, c.name, func(t *testing.T) {
 			servers := newServers()
 			first := &stubborn{sendErr: c.err, slow: 5 * time.Second}
@@ -147,12 +146,18 @@ func TestMuxServerTakesNoRequest(t *testing.T) {
 			a.says(call("1"))
 			a.gets()
 			time.Sleep(time.Second)
-			a.gets(c.want)
+			a.gets(c.want...)
 			a.says(call("2"))
 			time.Sleep(7 * time.Second)
-			if n := servers.count(); n != c.dials {
-				t.Errorf("%d servers, want %d", n, c.dials)
+			x.up()
+			if c.next == nil {
+				if n := servers.count(); n != 1 {
+					t.Errorf("%d servers, want 1", n)
+				}
+				return
 			}
+			x.up()
+			x.serverGets(c.next...)
 		})
 	}
 }

@@ -47,6 +47,9 @@ func (s *server) releaseEndAnswersLocked() {
 			s.mux.mu.Drop(a.m, "answers no request that is in progress")
 			continue
 		}
+		if s.end.isSettled.Load() && s.mayRepeat(a.call) { // failCalls sees to it
+			continue
+		}
 		s.mux.finish(a.call, a.m.WithID(a.call.id).WithRelated(a.call.id))
 	}
 	s.endAnswers = nil

@@ -84,6 +84,6 @@ func (s *server) sendDueListens() {
 	s.delayedListens = rest
 	s.mux.mu.Unlock()
 	for _, call := range due {
-		s.send(call, call.listen.listenRequest)
+		s.send(outItem{call: call, m: call.listen.listenRequest})
 	}
 }

@@ -35,7 +35,7 @@ func TestMuxModel(t *testing.T) {
 }
 
 func runModel(t *testing.T, seed uint64) {
-	w := &world{t: t, rand: rand.New(rand.NewPCG(seed, 7))}
+	w := &world{t: t, rand: rand.New(rand.NewPCG(seed, 7)), got: make(map[string]bool)}
 	mux := mux.New(mux.Options{Dialer: dialFunc(w.dial), Backoff: 5 * time.Millisecond, MaxBackoff: 20 * time.Millisecond})
 	var wg sync.WaitGroup
 	clients := 6
@@ -66,6 +66,7 @@ type world struct {
 	rand    *rand.Rand
 	n       int // of requests
 	servers []*modelServer
+	got     map[string]bool // what was said in the calls that a server has got
 	wg      sync.WaitGroup
 }
 
@@ -89,13 +90,24 @@ func (w *world) dial(ctx context.Context) (bridge.Conn, error) {
 	w.servers = append(w.servers, s)
 	w.mu.Unlock()
 	w.wg.Go(s.run)
-	switch w.roll(4) { // all the ways in which the Mux may write and read
+	switch w.roll(6) { // all the ways in which the Mux may write and read
 	case 0:
 		ours = &untried{ours}
 	case 1:
 		ours = &hesitant{ours, w}
 	case 2:
 		ours = translate.Wrap(&hesitant{ours, w}, passing{}, nil)
+	case 3, 4: // reads nothing more soon before it ends
+		d := &deaf{Conn: &hesitant{ours, w}}
+		w.wg.Go(func() {
+			w.nap(300)
+			d.isDeaf.Store(true)
+			w.nap(30)
+			s.end()
+		})
+		if ours = d; w.roll(2) == 0 {
+			ours = translate.Wrap(d, &keeping{}, nil)
+		}
 	}
 	return ours, nil
 }
@@ -130,12 +142,7 @@ func (s *modelServer) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	if s.roll(2) == 0 {
-		crash := time.AfterFunc(time.Duration(s.roll(300))*time.Millisecond, func() {
-			s.mu.Lock()
-			s.ended = true
-			s.mu.Unlock()
-			_ = s.conn.Close(nil)
-		})
+		crash := time.AfterFunc(time.Duration(s.roll(300))*time.Millisecond, s.end)
 		defer crash.Stop()
 	}
 	s.seen = make(map[string]bool)
@@ -163,11 +170,31 @@ func (s *modelServer) run() {
 				s.t.Errorf("server %d got id %s twice", s.number, id)
 			}
 			s.seen[id] = true
+			if said := string(m.Lookup("params", "said")); m.Method() != "subscriptions/listen" && !s.gotFirst(said) {
+				s.t.Errorf("server %d got call %s, which a server had got before", s.number, said)
+			}
 			s.open[id] = string(m.Lookup("params", "said"))
 			s.mu.Unlock()
 			s.wg.Go(func() { s.serve(m) })
 		}
 	}
+}
+
+// end ends the server.
+func (s *modelServer) end() {
+	s.mu.Lock()
+	s.ended = true
+	s.mu.Unlock()
+	_ = s.conn.Close(nil)
+}
+
+// gotFirst notes that a server has got a call; false: one had got it before.
+func (w *world) gotFirst(said string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	again := w.got[said]
+	w.got[said] = true
+	return !again
 }
 
 // say sends a message about a request, unless that was cancelled.

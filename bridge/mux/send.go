@@ -11,83 +11,107 @@ import (
 // This file is a client's way to the server of a Mux.
 
 // submit sends a client's message to the server, which it waits for; call is nil for a notification. It returns nil
-// also if the call was answered with an error meanwhile.
+// also if the call was answered with an error meanwhile. If a server ends that has not taken a call, the next one gets
+// it.
 func (x *Mux) submit(ctx context.Context, c *conn, call *call, m jsonrpc.Message) error {
-	s, err := x.awaitServer(ctx, c, call)
-	if s == nil {
-		if call == nil && err == nil {
-			x.reportDropped(m, "there is no server")
+	for {
+		s, err := x.awaitServer(ctx, c, call)
+		if s == nil {
+			if call == nil && err == nil {
+				x.reportDropped(m, "there is no server")
+			}
+			return err
 		}
-		return err
+		if s.writeDirectly(call, m) {
+			return nil
+		}
+		if again, err := s.enqueue(ctx, c, call, m); !again {
+			return err
+		}
 	}
-	if s.writeDirectly(call, m) {
-		return nil
-	}
-	s.queued.Add(1)
+}
+
+// enqueue has the writer send a client's message, and waits until there is room in the queue, with a large message
+// also until it is written. again: the server has ended, and the caller still has the call to send.
+func (s *server) enqueue(ctx context.Context, c *conn, call *call, m jsonrpc.Message) (again bool, err error) {
 	it := outItem{call: call, m: m}
 	if m.Size() > budget.UncountedBytes { // it shall not be in the queue uncounted
 		it.written = make(chan struct{})
 	}
+	if call != nil && !s.leaveToWriter(it) {
+		return s.mux.isSendersAgain(call), nil
+	}
+	s.queued.Add(1)
 	select {
 	case s.out <- it:
 		if isClosed(s.allAnswered) { // and perhaps nobody looks into out any more
 			s.discardQueued()
 		}
-		if it.written == nil {
-			return nil
-		}
-		select {
-		case <-it.written:
-			return nil
-		case <-s.allAnswered:
-			return nil
-		case <-c.doneChan():
-			return c.ended()
-		case <-ctx.Done():
-		}
-	case <-s.allAnswered: // a call was answered
+	case <-s.allAnswered: // a call was answered, or is passed on
 		if call == nil {
-			x.reportDropped(m, "the server has ended")
+			s.mux.reportDropped(m, "the server has ended")
 		}
-		return nil
 	case <-c.doneChan():
 		s.queued.Add(-1)
-		return c.ended()
+		return false, c.ended()
 	case <-ctx.Done():
 		s.queued.Add(-1)
+		return false, s.mux.giveUpSendLocking(ctx, call)
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.giveUpSend(ctx, call)
+	if it.written == nil {
+		return false, nil
+	}
+	return s.awaitWritten(ctx, c, it)
+}
+
+// awaitWritten waits until a large message is written, or the server has ended. What it returns is as of enqueue.
+func (s *server) awaitWritten(ctx context.Context, c *conn, it outItem) (again bool, err error) {
+	ended := s.allAnswered
+	for {
+		select {
+		case <-it.written:
+			return it.call != nil && s.mux.isSendersAgain(it.call), nil
+		case <-ended:
+			if it.call == nil || !s.has(it.call) {
+				return it.call != nil && s.mux.isSendersAgain(it.call), nil
+			}
+			ended = nil // the writer is writing it, and will say what came of that
+		case <-c.doneChan():
+			return false, c.ended()
+		case <-ctx.Done():
+			return false, s.mux.giveUpSendLocking(ctx, it.call)
+		}
+	}
 }
 
 // outItem is a message that waits for the writer.
 type outItem struct {
-	call    *call           // the call of a request; nil: it is a notification
+	call    *call           // the call of a request; nil: it is a notification, or the bridge's own
 	m       jsonrpc.Message // the message, as the client has sent it
 	written chan struct{}   // closed when the writer is done with the message, written or not; not closed if the server ends before that (see allAnswered); nil: nobody waits for it
 }
 
+// signalDone tells who waits for the message that the writer is done with it.
+func (it outItem) signalDone() {
+	if it.written != nil {
+		close(it.written)
+	}
+}
+
 // writeDirectly writes a message in the caller's goroutine, if nobody writes, nothing waits to be written, and the
-// server takes it at once. done is true, too, if the call is no longer wanted; false: the message has to be written
-// otherwise.
+// server takes it at once. false: the message has to be written otherwise, or the call is no longer wanted.
 func (s *server) writeDirectly(call *call, m jsonrpc.Message) (done bool) {
 	if m.Size() > maxDirectSize || s.queued.Load() > 0 || !s.writeMu.TryLock() {
 		return false
 	}
 	defer s.writeMu.Unlock()
 	m, ok := s.withServerIDs(call, m)
-	if !ok || s.conn.TrySend(m) {
-		return true
+	if !ok {
+		return false
 	}
-	if call != nil {
-		s.mux.mu.Lock()
-		if call.server == s {
-			call.written = false
-		}
-		s.mux.mu.Unlock()
-	}
-	return false
+	taken := s.conn.TrySend(m)
+	s.endWrite(outItem{call: call}, taken)
+	return taken
 }
 
 // giveUpSend cancels the call of a Send whose ctx is done, and returns the error of Send, which says that no answer
@@ -101,6 +125,13 @@ func (x *Mux) giveUpSend(ctx context.Context, call *call) error {
 		call.conn.withdrawUnread(call.id)
 	}
 	return ctx.Err()
+}
+
+// giveUpSendLocking is giveUpSend without mu held.
+func (x *Mux) giveUpSendLocking(ctx context.Context, call *call) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.giveUpSend(ctx, call)
 }
 
 // awaitServer returns the server, as soon as there is one, and makes it the call's. It returns nil, nil if the call

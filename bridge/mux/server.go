@@ -36,7 +36,11 @@ type server struct {
 	queued      atomic.Int64
 	allAnswered chan struct{} // closed when the server has ended and all that it owed is answered
 
+	writing atomic.Pointer[call] // the call that is being written; nil: none is
+	end     serverEnd            // how it has ended
+
 	relistenFirst []*call           // subscriptions of the last server: the writer sends them before all else
+	passedOn      []outItem         // calls that the last server has not taken: the writer sends them next
 	ownAdded      chan struct{}     // holds one element when something was put into ownMessages
 	ownMessages   []jsonrpc.Message // cancellations, and answers to the server's requests, that wait for the writer; under mux.mu
 	ownAnswers    int               // how many of ownMessages are answers; under mux.mu
@@ -60,9 +64,17 @@ type server struct {
 	endTimer   lazytimer.Timer // calls releaseEndAnswers; set while answers are kept
 }
 
+// serverEnd is how a server has ended.
+type serverEnd struct {
+	isSettled atomic.Bool // serverEnded has set the fields below, and settles all calls but server.writing; set under mux.mu
+	orderly   bool        // it has ended in an orderly way after it had answered (IsOrderly)
+	text      string      // the text of the error for calls that it owes
+	data      []byte      // the data of that error
+}
+
 // unsent is a request that the server did not take, and whose client was not told yet.
 type unsent struct {
-	call         *call     // the call of the request
+	outItem                // the request, with its call
 	err          error     // the error with which the server did not take it
 	tellClientAt time.Time // when its client is told, unless the server ends before, which says better why
 }
@@ -85,7 +97,7 @@ func (x *Mux) keepConnected() {
 func (x *Mux) awaitWanted() bool {
 	for {
 		x.mu.Lock()
-		closed, wait, wanted := x.closed, time.Until(x.serverState.breaker.nextAttempt), x.serverState.waitingSends > 0
+		closed, wait, wanted := x.closed, time.Until(x.serverState.breaker.nextAttempt), x.serverState.waitingSends > 0 || x.isPassingOn()
 		if !wanted && x.ledger.listens > 0 {
 			wanted = true
 			wait = max(wait, time.Until(x.serverState.noListenDialBefore))
@@ -139,15 +151,20 @@ func (x *Mux) notifyWaiting() {
 	x.serverState.changed = make(chan struct{})
 }
 
-// failCalls answers the calls that s has with an error of this text and data; with a nil s, those that wait for a
-// server. Subscriptions of s stay, and so do those that wait to be opened again: the next server gets them. It is
-// called with mu held.
+// failCalls answers the calls that s has with an error, because it has ended; with a nil s, those that wait for a
+// server, with this text and data. Subscriptions of s stay, and so do those that wait to be opened again: the next
+// server gets them. Calls that s has not taken are passed on to the next. It is called with mu held.
 func (x *Mux) failCalls(s *server, text string, data []byte) {
 	for _, call := range x.ledger.calls {
 		switch {
 		case call.server != s:
 		case call.listen != nil && (s != nil || call.listen.reopening):
 			call.server, call.written, call.listen.reopening = nil, false, true
+		case s != nil && s.writing.Load() == call: // whoever writes it settles it
+		case s != nil && !call.written:
+			x.passOn(call, s)
+		case s != nil:
+			x.endLost(call, s)
 		default:
 			x.finish(call, refusal(call, text, data))
 		}
@@ -221,7 +238,8 @@ func (x *Mux) setServer(s *server) bool {
 		s.relistenFirst = nil
 		signal(s.delayedAdded)
 	}
-	s.queued.Store(int64(len(s.relistenFirst))) // nobody overtakes these
+	s.passedOn = x.takePassedOn(s)
+	s.queued.Store(int64(len(s.relistenFirst) + len(s.passedOn))) // nobody overtakes these
 	x.notifyWaiting()
 	return true
 }
@@ -231,6 +249,10 @@ func (x *Mux) setServer(s *server) bool {
 func (x *Mux) serverEnded(s *server, err error, lived time.Duration) {
 	x.mu.Lock()
 	x.serverState.server = nil
+	if unsent, ok := errors.AsType[*bridge.UnsentError](err); ok {
+		s.takeBack(unsent.Requests)
+		err = unsent.Err
+	}
 	if s.writeErr != nil {
 		err = s.writeErr
 	}
@@ -254,9 +276,11 @@ func (x *Mux) serverEnded(s *server, err error, lived time.Duration) {
 		x.serverState.breaker.recordEnd(now, lived, s.answered)
 	}
 	wait := x.serverState.breaker.nextAttempt.Sub(now)
-	text, data := ownmsg.Ending(err)
+	s.end.text, s.end.data = ownmsg.Ending(err)
+	s.end.orderly = orderly
+	s.end.isSettled.Store(true)
 	s.releaseEndAnswersLocked()
-	x.failCalls(s, text, data)
+	x.failCalls(s, "", nil)
 	x.endConnsOf(part, err)
 	x.notifyWaiting()
 	x.mu.Unlock()
@@ -269,9 +293,13 @@ func (x *Mux) serverEnded(s *server, err error, lived time.Duration) {
 // ended.
 func (s *server) runWriter() {
 	for _, call := range s.relistenFirst {
-		s.send(call, call.listen.listenRequest)
+		s.send(outItem{call: call, m: call.listen.listenRequest})
 	}
-	s.queued.Add(-int64(len(s.relistenFirst)))
+	for _, it := range s.passedOn {
+		s.send(it)
+	}
+	s.queued.Add(-int64(len(s.relistenFirst) + len(s.passedOn)))
+	s.passedOn = nil
 	var unsentTimer *time.Timer
 	var unsentDue <-chan time.Time
 	relistenTimer := time.NewTimer(time.Hour)
@@ -284,14 +312,11 @@ func (s *server) runWriter() {
 		}
 		select {
 		case it := <-s.out:
-			s.send(it.call, it.m)
+			s.send(it)
 			s.queued.Add(-1)
-			if it.written != nil {
-				close(it.written)
-			}
 		case <-s.ownAdded:
 			for _, m := range s.takeOwnMessages() {
-				s.send(nil, m)
+				s.send(outItem{m: m})
 			}
 			s.signalOwnWritten()
 		case <-unsentDue:
@@ -313,23 +338,26 @@ func (s *server) runWriter() {
 	}
 }
 
-// send writes one message of call (nil: of none), unless the call is no longer wanted. A request that the server does
-// not take is put into unsent. Only the writer calls it.
-func (s *server) send(call *call, m jsonrpc.Message) {
+// send writes one message, unless its call is no longer wanted. A request that the server does not take is put into
+// unsent. Only the writer calls it.
+func (s *server) send(it outItem) {
 	var err error
 	s.writeMu.Lock()
-	m, ok := s.withServerIDs(call, m)
+	m, ok := s.withServerIDs(it.call, it.m)
 	if ok {
 		err = s.conn.Send(context.Background(), m)
+		s.endWrite(it, err == nil)
 	}
 	s.writeMu.Unlock()
 	switch {
 	case err == nil:
-	case call == nil:
+	case it.call == nil:
 		s.mux.reportDropped(m, "the server did not take it")
-	default:
-		s.unsent = append(s.unsent, unsent{call, err, time.Now().Add(ownmsg.FinalSendTimeout)})
+	case !s.end.isSettled.Load():
+		s.unsent = append(s.unsent, unsent{it, err, time.Now().Add(ownmsg.FinalSendTimeout)})
+		return
 	}
+	it.signalDone()
 }
 
 // withServerIDs returns the request m of call with the id and the token that the server knows it by (D.2), and notes
@@ -356,9 +384,11 @@ func (s *server) markWritten(call *call) (number int64, ok bool) {
 	if call.removed || call.server != s {
 		return 0, false
 	}
-	call.written = true
+	call.written, call.request = true, jsonrpc.Message{}
 	if call.listen != nil {
 		s.startAckTimeout(call)
+	} else {
+		s.writing.Store(call)
 	}
 	return call.serverID, true
 }
@@ -382,5 +412,6 @@ func (s *server) rejectUnsent() {
 			s.mux.finish(u.call, refusal(u.call, "the server did not take the request: "+u.err.Error(), ownmsg.ServerEndedData))
 		}
 		s.mux.mu.Unlock()
+		u.signalDone()
 	}
 }

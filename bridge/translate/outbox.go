@@ -19,6 +19,8 @@ type outbox struct {
 
 	queue   fifo.Queue[outgoing] // the messages that wait to be written
 	batches int                  // how many batches are in queue: messages of it with endsBatch
+	writing bool                 // the first message of queue is being written, or was written just now
+	failed  []jsonrpc.ID         // the ids of the requests that the server has refused to take
 }
 
 // outgoing is one message that waits to be written to the server.
@@ -30,7 +32,8 @@ type outgoing struct {
 
 // pendingSend is a Send that waits until the messages which the filter has made of its message are written.
 type pendingSend struct {
-	err error // why one of the Send's messages was not written; nil: none has failed
+	err   error // why the Send's messages were not written; nil: none has failed, or some were written before it
+	wrote bool  // a message of the Send was written
 }
 
 // init makes the outbox ready.
@@ -87,11 +90,12 @@ func (o *outbox) unsentBatches() int { return o.batches }
 // isEmpty reports whether no message waits.
 func (o *outbox) isEmpty() bool { return o.queue.Len() == 0 }
 
-// first returns the first message, which stays in the queue; ok is false if the queue is empty.
+// first returns the first message, which is written now, and stays in the queue; ok is false if the queue is empty.
 func (o *outbox) first() (first outgoing, ok bool) {
 	if o.isEmpty() {
 		return first, false
 	}
+	o.writing = true
 	return o.queue.Rest()[0], true
 }
 
@@ -100,7 +104,7 @@ func (o *outbox) pop() (first outgoing, ok bool) {
 	if o.isEmpty() {
 		return first, false
 	}
-	first = o.queue.Pop()
+	first, o.writing = o.queue.Pop(), false
 	if first.endsBatch {
 		o.batches--
 		signal(o.taken)
@@ -108,8 +112,18 @@ func (o *outbox) pop() (first outgoing, ok bool) {
 	return first, true
 }
 
-// dropAll empties the queue.
-func (o *outbox) dropAll() { o.queue, o.batches = fifo.Queue[outgoing]{}, 0 }
+// takeUnwritten empties the queue, and returns the ids of the requests that the server cannot have got. One that is
+// just being written is not among them: nobody knows what comes of that.
+func (o *outbox) takeUnwritten() []jsonrpc.ID {
+	all := o.failed
+	for i, next := range o.queue.Rest() {
+		if next.m.Kind() == jsonrpc.Request && (i > 0 || !o.writing) {
+			all = append(all, next.m.ID())
+		}
+	}
+	o.queue, o.batches, o.failed = fifo.Queue[outgoing]{}, 0, nil
+	return all
+}
 
 // reuse keeps the memory of messages as spare, unless it is large. The caller has the turn.
 func (o *outbox) reuse(messages []jsonrpc.Message) {

@@ -189,9 +189,14 @@ func (t *translatedConn) noteSent(next outgoing, err error) {
 	if now, ok := t.toServer.pop(); ok {
 		next = now
 	}
+	if err != nil && next.m.Kind() == jsonrpc.Request {
+		t.toServer.failed = append(t.toServer.failed, next.m.ID())
+	}
 	switch {
+	case err == nil && next.waiter != nil:
+		next.waiter.wrote = true
 	case err == nil:
-	case next.waiter != nil:
+	case next.waiter != nil && !next.waiter.wrote: // else the server has got a part of what the Send was given
 		next.waiter.err = err
 	case next.m.Kind() == jsonrpc.Request:
 		t.failUnsent(err)

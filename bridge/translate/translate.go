@@ -57,7 +57,8 @@ var errStalled = errors.New("the server does not take what it is sent")
 // when too much of it is left waiting, and nothing of that taken for some seconds, the Conn ends.
 //
 // When the server ends, Receive hands on what f has to say about it, and then returns the
-// error of server's Receive. Send fails then.
+// error of server's Receive, in a bridge.UnsentError if the server has not got requests that were taken
+// here. Send fails then.
 //
 // dropped is told of each message that f drops, and why; nil: nobody is. It may be
 // called concurrently, with no lock of the Conn's held, in the goroutine that has
@@ -225,9 +226,12 @@ func (t *translatedConn) handleFromServer(m jsonrpc.Message, waited bool) (taken
 // the client about that. It is called with mu held.
 func (t *translatedConn) finish(now time.Time, err error) {
 	t.receiveErr = err
-	t.filter.ServerEnded(now, err, &t.lastOut)
+	t.filter.ServerEnded(now, err, t.toServer.takeUnwritten(), &t.lastOut)
 	t.lastOut.ToServer = nil
-	t.toServer.dropAll()
+	if t.lastOut.Unsent != nil {
+		err = &bridge.UnsentError{Err: err, Requests: t.lastOut.Unsent}
+		t.lastOut.Unsent = nil
+	}
 	t.collectOutput(nil)
 	if errors.Is(err, bridge.ErrSlow) { // the client does not read even this
 		t.toClient.Abort(err)

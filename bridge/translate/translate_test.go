@@ -53,7 +53,7 @@ func (s *script) FromServer(now time.Time, m jsonrpc.Message, out *era.Out) {
 
 func (s *script) Due() time.Time                   { return s.due }
 func (s *script) Tick(now time.Time, out *era.Out) { s.tick(now, out) }
-func (s *script) ServerEnded(_ time.Time, err error, out *era.Out) {
+func (s *script) ServerEnded(_ time.Time, err error, _ []jsonrpc.ID, out *era.Out) {
 	s.ends++
 	if s.ended != nil {
 		s.ended(err, out)

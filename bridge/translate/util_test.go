@@ -18,7 +18,7 @@ func (passing) FromClient(_ time.Time, m jsonrpc.Message, out *era.Out) { out.Se
 func (passing) FromServer(_ time.Time, m jsonrpc.Message, out *era.Out) { out.Client(m) }
 func (passing) Due() time.Time                                          { return time.Time{} }
 func (passing) Tick(time.Time, *era.Out)                                {}
-func (passing) ServerEnded(now time.Time, err error, out *era.Out)      {}
+func (passing) ServerEnded(time.Time, error, []jsonrpc.ID, *era.Out)    {}
 
 // stubborn is a server's Conn that fails in the ways that a test wants.
 type stubborn struct {

@@ -286,7 +286,7 @@ func (f *filter) Tick(now time.Time, out *era.Out) {
 }
 
 // ServerEnded implements era.Filter: all requests of the client that wait are answered with an error.
-func (f *filter) ServerEnded(_ time.Time, err error, out *era.Out) {
+func (f *filter) ServerEnded(_ time.Time, err error, _ []jsonrpc.ID, out *era.Out) {
 	text := "the server has ended"
 	if err != nil {
 		text += ": " + err.Error()

@@ -68,7 +68,7 @@ t`))
 				}
 			}
 		}
-		filter.ServerEnded(now, nil, &out)
+		filter.ServerEnded(now, nil, nil, &out)
 	})
 }
 
@@ -103,7 +103,7 @@ func TestSpoiled(t *testing.T) {
 			_ = p.Play(line) // what comes of it is not what the transcript says
 			p.Discard()
 		}
-		p.Filter.ServerEnded(time.Time{}, nil, &era.Out{})
+		p.Filter.ServerEnded(time.Time{}, nil, nil, &era.Out{})
 	}
 }
 

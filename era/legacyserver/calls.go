@@ -331,14 +331,23 @@ func (k *calls) rank(c *call, q *inputRequest) (n int) {
 	return n
 }
 
-// failAll answers all calls with an error, because the server has ended.
-func (k *calls) failAll(text string, out *era.Out) {
+// failAll answers all calls with an error, because the server has ended. Those that it has not got, because they have
+// waited here or are among unwritten, are Unsent.
+func (k *calls) failAll(text string, unwritten []jsonrpc.ID, out *era.Out) {
+	unsent := map[jsonrpc.ID]bool{{}: true}
+	for _, id := range unwritten {
+		unsent[id] = true
+	}
 	owed := make([]*call, 0, len(k.byClientID))
 	for _, c := range k.byClientID {
 		owed = append(owed, c)
 	}
 	slices.SortFunc(owed, func(a, b *call) int { return cmp.Compare(a.arrival, b.arrival) })
 	for _, c := range owed {
+		if unsent[c.serverID] && c.input == nil {
+			out.Unsent = append(out.Unsent, c.m)
+			continue
+		}
 		refuse(c.id, jsonrpc.CodeInternalError, text, shape.ReasonData("server_ended"), out)
 	}
 	clear(k.byClientID)

@@ -248,17 +248,18 @@ func (f *Filter) Due() time.Time { return f.timers.Next() }
 // Tick implements era.Filter: it fires the timers that are due.
 func (f *Filter) Tick(now time.Time, out *era.Out) { f.timers.FireDue(now, out) }
 
-// ServerEnded answers every call with -32603 and data.reason "server_ended". It
+// ServerEnded answers every call with -32603 and data.reason "server_ended", but for
+// those that the server has not got, if it was initialized: they are Unsent. It
 // does not answer open subscriptions/listen: the caller knows whether they end or
 // are opened again at the next server (ST9). Retries of parked calls reach another
 // Filter with another ServerRun, which refuses them.
-func (f *Filter) ServerEnded(now time.Time, err error, out *era.Out) {
+func (f *Filter) ServerEnded(now time.Time, err error, unwritten []jsonrpc.ID, out *era.Out) {
 	text := "the server has ended"
 	if err != nil {
 		text += ": " + err.Error()
 	}
 	f.handshake.failHeld(text, out)
-	f.calls.failAll(text, out)
+	f.calls.failAll(text, unwritten, out)
 	f.parking.forgetAll()
 	f.timers = timers.Timers{}
 }

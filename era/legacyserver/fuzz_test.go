@@ -78,7 +78,7 @@ func TestSpoiled(t *testing.T) {
 		for line := range strings.Lines(strings.ReplaceAll(text, "\n  ", " ")) {
 			s.line(strings.TrimSpace(line))
 		}
-		s.f.ServerEnded(s.now, errors.New("over"), &s.out)
+		s.f.ServerEnded(s.now, errors.New("over"), nil, &s.out)
 	}
 }
 
@@ -111,7 +111,7 @@ func newFuzzed(t *testing.T, sealer *era.Sealer) *fuzzed {
 
 // end ends the server; then every request has its answer.
 func (s *fuzzed) end() {
-	s.f.ServerEnded(s.now, errors.New("over"), &s.out)
+	s.f.ServerEnded(s.now, errors.New("over"), nil, &s.out)
 	s.check()
 	if s.f.Parked() != 0 {
 		s.t.Error("calls are parked when the server has ended")
@@ -244,6 +244,11 @@ func (s *fuzzed) check() {
 			case code == era.CodeResourceNotFound, code <= -32023 && code >= -32099:
 				s.t.Errorf("a reserved code: %s", m.Bytes()) // J10
 			}
+		}
+	}
+	for _, m := range s.out.Unsent { // another server may get it
+		if s.owed[m.ID()]--; s.owed[m.ID()] < 0 {
+			s.t.Errorf("request %v is answered, and unsent", m.ID())
 		}
 	}
 	if s.f.Parked() > 3 {

@@ -49,6 +49,7 @@ type world struct {
 	nextRequest int
 	requests    map[string]*worldRequest // by id; answered ones stay
 	atServer    map[string]string        // by the server's id of a call in progress: its name
+	reached     map[string]bool          // the names of the calls that the server has got
 	questions   map[string]*worldQuestion
 	states      []*worldState
 	retrying    *worldRequest // the retry that the filter has before it
@@ -81,7 +82,7 @@ const worldTimeout = 2 * time.Minute
 func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{
 		t: t, rand: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1700000000, 0),
-		requests: map[string]*worldRequest{}, atServer: map[string]string{}, questions: map[string]*worldQuestion{},
+		requests: map[string]*worldRequest{}, atServer: map[string]string{}, reached: map[string]bool{}, questions: map[string]*worldQuestion{},
 	}
 	w.f = New(Options{
 		Capabilities: []byte(`{"elicitation":{}}`), Sealer: testSealer(t), ParkTimeout: worldTimeout, MaxParked: 5,
@@ -119,6 +120,10 @@ func (w *world) take(out *era.Out) {
 		w.history = append(w.history, "->c "+string(m.Bytes()))
 		w.toClient(m)
 	}
+	for _, m := range out.Unsent {
+		w.history = append(w.history, "unsent "+string(m.Bytes()))
+		w.unsent(m)
+	}
 	if r := w.retrying; r != nil && !r.refused {
 		r.state.used = true // it has claimed its call
 	}
@@ -151,6 +156,7 @@ func (w *world) toServer(m jsonrpc.Message) {
 		if m.Method() != "tools/call" || name == "" {
 			w.fail("the server was asked %s", m.Bytes())
 		}
+		w.reached[name] = true
 		if _, again := w.atServer[m.ID().String()]; again {
 			w.fail("id %v twice", m.ID())
 		}
@@ -178,6 +184,18 @@ func (w *world) toServer(m jsonrpc.Message) {
 		case action == "accept" && told != id:
 			w.fail("question %s got the answer to %s", id, told)
 		}
+	}
+}
+
+// unsent takes a request that the server cannot have got before it has ended.
+func (w *world) unsent(m jsonrpc.Message) {
+	r := w.requests[m.ID().String()]
+	if r == nil || r.cancelled || w.reached[r.name] {
+		w.fail("unsent: %s", m.Bytes())
+		return
+	}
+	if r.answers++; r.answers > 1 {
+		w.fail("request %v is answered, and unsent", m.ID())
 	}
 }
 
@@ -320,7 +338,7 @@ func (w *world) finish() {
 	if w.rand.IntN(3) == 0 {
 		w.ended = true
 		var out era.Out
-		w.f.ServerEnded(w.now, nil, &out)
+		w.f.ServerEnded(w.now, nil, nil, &out)
 		w.take(&out)
 	} else {
 		w.pass(time.Second)

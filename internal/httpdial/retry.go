@@ -5,9 +5,9 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -50,13 +50,7 @@ func Pause(ctx context.Context, done <-chan struct{}, d time.Duration) bool {
 
 // MayRepeatMethod reports whether a request of this method changes nothing, so that a
 // server that was too busy for it may be asked again (LE14).
-func MayRepeatMethod(method string) bool {
-	switch method {
-	case "ping", "resources/read", "prompts/get", "completion/complete":
-		return true
-	}
-	return strings.HasSuffix(method, "/list")
-}
+func MayRepeatMethod(method string) bool { return era.OnlyReads(method) }
 
 // MayRepostAnswer reports whether an answer to the server, whose POST has ended with f, is posted again: the network has lost
 // it, perhaps on the way back, or the server was too busy for it. It does no harm that an answer arrives twice. But

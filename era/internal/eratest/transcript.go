@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,12 +23,14 @@ import (
 //	s-> MESSAGE       the server sends
 //	+30ms             time passes
 //	ended WHY         the server ends
+//	unwritten ID      the next line is "ended", and this request has not reached the server
 //
 // followed by what must come of it, all of it, and in order for each receiver:
 //
 //	->s MESSAGE       the server gets
 //	->c MESSAGE       the client gets
 //	dropped REASON    a message goes nowhere
+//	unsent MESSAGE    the server has not got this request of the client when it ends
 //
 // s(3)-> sends in the course of request 3, as a transport can tell that has a
 // stream for each, and s(null)-> on a standalone stream. ->c(7) is a message in the
@@ -51,6 +54,7 @@ type Transcript struct {
 
 	now       time.Time         // the time that the Filter is told
 	out       era.Out           // what the Filter has sent and dropped, but for what a line has told
+	unwritten []jsonrpc.ID      // the ids that lines with "unwritten" have told
 	variables map[string]string // the texts that "$1" to "$9" stand for, by "$1" and so on
 }
 
@@ -140,6 +144,8 @@ func (p *Transcript) Play(line string) error {
 		}
 		p.out.Dropped = p.out.Dropped[1:]
 		return nil
+	case word == "unsent":
+		return p.expect(&p.out.Unsent, "", rest)
 	}
 	if err := p.CheckSilent(); err != nil {
 		return err
@@ -154,8 +160,13 @@ func (p *Transcript) Play(line string) error {
 		}
 		return p.passTime(d)
 	case word == "ended":
-		p.Filter.ServerEnded(p.now, errors.New(rest), &p.out)
+		p.Filter.ServerEnded(p.now, errors.New(rest), p.unwritten, &p.out)
+		p.unwritten = nil
 		return nil
+	case word == "unwritten":
+		n, err := strconv.ParseInt(rest, 10, 64)
+		p.unwritten = append(p.unwritten, jsonrpc.IntID(n))
+		return err
 	case p.PlayWord != nil:
 		return p.PlayWord(word, rest)
 	}
@@ -273,6 +284,9 @@ func (p *Transcript) CheckSilent() error {
 	}
 	for _, m := range p.out.ToServer {
 		return fmt.Errorf("the server got\n    %s", m.Bytes())
+	}
+	for _, m := range p.out.Unsent {
+		return fmt.Errorf("unsent:\n    %s", m.Bytes())
 	}
 	for _, d := range p.out.Dropped {
 		return fmt.Errorf("dropped: %q", d.Reason)
