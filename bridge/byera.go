@@ -148,8 +148,9 @@ func (h *eraClientConn) stopReceiving(why error) (last bool) {
 	return last
 }
 
-// owesAnswer reports whether m is a request that went to this half and has no answer yet. A Handler may have answered
-// a request that it was offered and has not taken. It is false as long as there is one half.
+// owesAnswer reports whether m is a request that went to this half, to the Handler of one era, and has no answer yet.
+// A request that still waits in the Inbox may have its answer: a Handler may answer what it was offered without taking
+// it. As long as only one era's Handler is needed, nobody counts answers, and owesAnswer returns false.
 func (h *eraClientConn) owesAnswer(m *jsonrpc.Message) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -37,7 +37,7 @@ type lowMark struct {
 	notify chan<- struct{} // told once; nil: nobody is to be told
 }
 
-// isReached reports whether so little waits: no more than the mark in both, or nothing.
+// isReached reports whether so little waits: no more messages than the mark has, and no more bytes, or nothing at all.
 func (l lowMark) isReached(waiting Load) bool {
 	return waiting.Messages == 0 || waiting.Messages <= l.Messages && waiting.Bytes <= l.Bytes
 }

@@ -315,7 +315,7 @@ func (s *interceptSink) clearWhenPassed(ctx context.Context) context.Context {
 	})
 }
 
-// maxQueuedReplies is how many replies a replyQueue keeps while nobody receives.
+// maxQueuedReplies is how many replies a replyQueue keeps while nobody receives. Whoever sends one more has to wait.
 const maxQueuedReplies = 16
 
 // replyQueue hands the replies of Hooks.Send to the receiver of the Conn, between the messages of the peer.

@@ -287,7 +287,8 @@ func (m *Message) During() (id ID, ok bool) {
 	return m.related, !m.related.IsZero() && m.related != NullID
 }
 
-// WithRelated returns the message with request as its Related; its bytes stay.
+// WithRelated returns the message with request as what Related returns: the id of the request that it is related to.
+// The bytes of the message do not change.
 func (m Message) WithRelated(request ID) Message {
 	m.related = request
 	return m

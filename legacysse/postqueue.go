@@ -159,7 +159,8 @@ func (p *postQueue) next(ctx context.Context) (*queuedMessage, error) {
 // Sink has to get it. The lock is held.
 func (p *postQueue) isFirstAccepted() bool { return len(p.queue) > 0 && isDone(p.queue[0].accepted) }
 
-// freeShares gives back what those messages hold that were accepted and nobody will take.
+// freeShares removes the messages that were accepted, and gives back what they hold of the budget. It is called when
+// there is no receiver any more, so that nobody will take them.
 func (p *postQueue) freeShares() {
 	p.delivering.Lock()
 	defer p.delivering.Unlock()

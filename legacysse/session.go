@@ -53,7 +53,7 @@ type session struct {
 	endOnce     sync.Once               // lets end do its work once
 	onEnd       func()                  // called by end, once: takes the session out of the Handler
 	origin      observe.SessionOrigin   // what observers are told of the session
-	closing     context.Context         // done when Close was called
+	closing     context.Context         // done when Close of the session was called
 	close       context.CancelFunc      // ends the context closing; Close calls it
 	streamEnded chan struct{}           // closed when the event stream has ended
 }

@@ -229,7 +229,8 @@ func (s *SocketServer) addRefusals(one int) bool {
 	return true
 }
 
-// logNoise is the OnNoise of the clients' Conns: it logs a warning.
+// logNoise is Options.OnNoise of the clients' Conns: it logs a warning about input that is not handed on, because it is
+// no valid message or too long.
 func (s *SocketServer) logNoise(size int, reason string) {
 	s.opts.Logger.Warn("input refused", "bytes", size, "reason", reason)
 }

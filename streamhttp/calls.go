@@ -12,7 +12,7 @@ const maxCalls = 10_000
 
 // call is a client's request in flight.
 type call struct {
-	id              jsonrpc.ID // the id of the request
+	id              jsonrpc.ID // the client's id of the request
 	method          string     // the method of the request
 	progressToken   jsonrpc.ID // the progress token of the request; zero: it has none
 	isTaskAugmented bool       // the call is to run as a task: its progress token outlives the response (J13)

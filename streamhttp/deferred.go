@@ -57,7 +57,8 @@ func (d *deferredMessages) clear() {
 	d.awaitingStandalone.takeAll()
 }
 
-// deferredNotifications is a bounded list, oldest first. The zero value is empty.
+// deferredNotifications is a list of the server's notifications that wait for a stream, oldest first. It does not
+// bound itself: whoever adds one asks fits before. The zero value is empty.
 type deferredNotifications struct {
 	list  []jsonrpc.Message // oldest first
 	bytes int               // how many bytes the messages in list have

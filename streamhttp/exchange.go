@@ -277,9 +277,11 @@ func (e *exchange) sendCancellation(ctx context.Context, sink bridge.Sink) error
 	return io.EOF
 }
 
-// Send writes one message of the server. The answer ends the exchange. What a
-// client must not get here is dropped: requests (MI14), other requests'
-// answers, and notifications that are known to belong to no request.
+// Send writes one message of the server to the client. The answer to the request ends the
+// exchange, and so does a cancellation of the request by the server, which is not written.
+// What a client must not get here is dropped, and Send returns nil: requests of the server
+// (rule MI14), answers to other requests, and notifications that are known to belong to no
+// request.
 func (e *exchange) Send(ctx context.Context, m jsonrpc.Message) error {
 	if err := ctx.Err(); err != nil {
 		return err

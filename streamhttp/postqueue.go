@@ -153,7 +153,7 @@ func (q *postQueue) takeBack(p *pendingMessage) (share *budget.Share, ok bool) {
 	return share, true
 }
 
-// freeShare gives back what the message holds of the budget.
+// freeShare gives back what the message holds of the budget. It may be called more than once.
 func (p *pendingMessage) freeShare() {
 	p.share.ReleaseAll()
 	p.share = nil

@@ -14,7 +14,8 @@ type reader struct {
 	answerWritten bool        // answerInline has written the answer
 }
 
-// newReader returns a reader that nothing has been told yet.
+// newReader returns the reader for an HTTP exchange by which a client is about to read a stream: nothing has woken it,
+// and no other exchange has taken the stream over.
 func newReader() *reader {
 	return &reader{wake: make(chan struct{}, 1), superseded: make(chan struct{})}
 }

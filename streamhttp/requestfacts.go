@@ -97,7 +97,8 @@ func headerIs(values []string, raw []byte) bool {
 	return len(values) == 1 && rawTextIs(raw, trimHeaderSpace(values[0]))
 }
 
-// rawTextIs reports whether a raw JSON string means text.
+// rawTextIs reports whether the JSON value raw is a string that is text once its escapes are decoded. It is false for
+// any other value, and for none.
 func rawTextIs(raw []byte, text string) bool {
 	if len(raw) < 2 || raw[0] != '"' {
 		return false

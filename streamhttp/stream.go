@@ -11,7 +11,7 @@ import (
 type event struct {
 	seq     uint64       // its number in the stream; the first is 1
 	keptAt  time.Time    // when it was written to a client, and kept for replay from then on; zero: it was not written yet
-	line    []byte       // the message without line breaks between its tokens
+	line    []byte       // the message as JSON in one line: without line breaks between its tokens, without "data:" and without a line end
 	kind    jsonrpc.Kind // the kind of the message
 	related jsonrpc.ID   // Related of the message, should it need another stream
 }

@@ -18,7 +18,7 @@ const (
 
 // stderrLines reads a child's stderr line by line, hands each line to a callback, and keeps the last ones.
 type stderrLines struct {
-	onLine func(line []byte) // the Stderr of the Spec, called with each line; nil: none
+	onLine func(line []byte) // called with each line of the child's stderr, which it must not keep: Stderr of the Spec; nil: nobody is told
 
 	mu            sync.Mutex // guards tail and keptStackCall
 	tail          [][]byte   // the last lines, oldest first

@@ -120,8 +120,9 @@ func (r *renewer) admit(ctx context.Context, m jsonrpc.Message) sendDecision {
 	return sendDecision{waitFor: s.attempt}
 }
 
-// admitToLink decides what becomes of a message of the client while there is a connection, and enters a request into
-// the ledger. The lock of the ledger is held.
+// admitToLink decides about a message of the client while there is a connection: whether it is sent, answered with an
+// error, dropped, or refused with an error of Send. It enters a request that is to be sent into the ledger. The lock of
+// the ledger is held.
 func (r *renewer) admitToLink(m jsonrpc.Message) sendDecision {
 	decision := sendDecision{link: r.state.link, msg: m}
 	switch m.Kind() {

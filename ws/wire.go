@@ -166,7 +166,8 @@ func (w *wire) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// cork makes frames gather until flush. size is that of the next frame without its header, for the buffer.
+// cork makes frames gather in the buffer: none is written out until flush. size, the size of the next frame without its
+// header, only says how large a new buffer should be. cork may be called again before flush.
 func (w *wire) cork(size int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -155,6 +155,6 @@ func isWildcard(pattern string) bool {
 	return ok && isName(base) && !isDigits(base[strings.LastIndexByte(base, '.')+1:])
 }
 
-// isDigits reports whether s has only digits. The last label of a wildcard's name must not: it would match IPv4
-// addresses.
+// isDigits reports whether s has no characters but the digits 0 to 9; it is true for "". A wildcard whose last label
+// has only digits would match IPv4 addresses.
 func isDigits(s string) bool { return strings.Trim(s, "0123456789") == "" }

@@ -33,7 +33,7 @@ var errEnough = errors.New("one message is enough")
 // TrySend implements bridge.Sink: it takes the first message, as Send does.
 func (s *takeOneSink) TrySend(m jsonrpc.Message) bool { return s.Send(context.Background(), m) == nil }
 
-// Send implements bridge.Sink: it takes the first message, and ends the Receive.
+// Send implements bridge.Sink: it takes the first message, and ends the Receive. It refuses all others.
 func (s *takeOneSink) Send(_ context.Context, m jsonrpc.Message) error {
 	if s.took {
 		return errEnough

@@ -6,8 +6,9 @@ import "sync"
 
 // Sizes, in bytes.
 const (
-	// UncountedBytes is how much a Share may hold without being counted in the Budget: it is little beside what a
-	// connection takes anyway, and most messages are no longer.
+	// UncountedBytes is how many bytes of each Share the Budget does not count. Of a Share that holds more, it counts
+	// only what goes beyond. UncountedBytes is little beside what a connection takes anyway, and most messages are no
+	// longer.
 	UncountedBytes = 16 << 10
 
 	// SmallShare is how much a Share may hold in all and still take of the part of a Budget that is kept back for

@@ -38,8 +38,10 @@ type conn struct {
 var errNoMessage = errors.New("bridge: send of an invalid message")
 
 // Send implements bridge.Conn. It waits for a server, and for room in the server's queue; with a
-// large message also until that is written. A request that does not get to the server is
-// answered with an error, and Send returns nil.
+// message above budget.UncountedBytes also until that is written. A request that does not get to
+// the server is answered with an error, and Send returns nil. It also returns nil where it drops a
+// message, such as a response or a progress notification, of which a server of 2026-07-28 takes
+// none, or a notification for which there is no server.
 func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -237,9 +239,10 @@ func (c *conn) withdrawUnread(id jsonrpc.ID) (found bool) {
 	return c.inbox.Remove(func(m jsonrpc.Message) bool { return m.Related().Equivalent(id) })
 }
 
-// pushOrEndClient hands a message to the client. If the client's inbox is full, it waits as long as room.go says, and
-// then ends the Conn (D.2). call is the request that the message is about; nil: none. If it is cancelled by then, the
-// message is dropped. mux.mu is not held; finish is for what takes a call out of the ledger.
+// pushOrEndClient hands a message to the client. If the client's inbox is full, it waits as long as the client reads
+// fast enough and does not hold others up for too long (maxHoldUp), and then ends the Conn (D.2). call is the request
+// that the message is about; nil: none. If it is cancelled by then, the message is dropped. mux.mu is not held. A message
+// that takes its call out of the ledger does not go through here, but through finish.
 func (c *conn) pushOrEndClient(call *call, m jsonrpc.Message) {
 	for !c.tryEnqueue(call, m) {
 		if !c.awaitRoomOrEnd(m) {

@@ -18,10 +18,11 @@ const endAnswerWait = 50 * time.Millisecond
 // makes short ones.
 const maxEndAnswerSize = 16 << 10
 
-// endAnswer is an answer that says that the server has ended, and is kept until it has.
+// endAnswer is the answer to a client's call which says that the server has ended. It is kept until the server has
+// ended, for endAnswerWait at most, and then given to the client.
 type endAnswer struct {
 	call *call           // the call that it answers
-	m    jsonrpc.Message // the answer, with the id that the server knows
+	m    jsonrpc.Message // the answer as it came from the server's side: its id is that of call at the server, and the client gets it with its own id
 }
 
 // saysServerEnded reports whether an answer is the error with which the bridge says that the server has ended.

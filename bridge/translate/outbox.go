@@ -73,7 +73,8 @@ func (o *outbox) stopWaiting(s *pendingSend) (left bool) {
 	return left
 }
 
-// putBack puts messages that were not written at the head of the queue, as one batch, for runWriter to write.
+// putBack puts messages that were not written at the head of the queue, as one batch, for runWriter to write. It does
+// so however long the queue is. mu is held.
 func (o *outbox) putBack(messages []jsonrpc.Message) {
 	after := slices.Clone(o.queue.Rest())
 	o.queue = fifo.Queue[outgoing]{}

@@ -163,8 +163,8 @@ func imageName(ref string) string {
 // scriptName prefers the name of a folder above.
 var genericNames = []string{"index", "main", "__main__", "server", "app", "cli", "start", "dist", "build", "src", "bin", "lib", "out"}
 
-// scriptName returns the name of a script or module without its ending, or that of the folder that it is in where its own says nothing
-// (genericNames). "": path is a URL, or has a version behind "@".
+// scriptName returns the name of a script or module without its ending, or, where that says nothing (genericNames), the name of the
+// nearest folder above it that says something; the last part of path if none does. "": path is a URL, or has a version behind "@".
 func scriptName(path string) string {
 	if strings.Contains(path, "://") || strings.ContainsAny(path, "@?#") {
 		return ""

@@ -36,7 +36,7 @@ type daemon struct {
 	auth         credentials             // the credentials for remote servers
 	staticTokens *access.Tokens          // bearer tokens of the token file or the environment; nil: there are none
 	hub          *hub.Hub                // serves all servers
-	notify       *listen.Notifier        // tells the service manager, such as systemd, about the run
+	notify       *listen.Notifier        // tells the service manager, such as systemd, about the run; it does nothing where there is none
 	sockets      listen.Listeners        // at which clients come in; set by setUp
 	stopInspect  func()                  // ends what serves the inspection API; nil: it has not begun
 

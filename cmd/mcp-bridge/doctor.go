@@ -162,8 +162,8 @@ func (f *doctorFlags) print(w io.Writer, report *doctor.Report) error {
 	return report.WriteText(w)
 }
 
-// examine examines the server and returns the report. envNames are the names of the environment variables that the server gets; if it
-// is remote, of those that we have.
+// examine examines the server and returns the report. envNames are names of environment variables: of those that the server gets, or, if
+// it is remote, of all those in the environment of this process.
 func (f *doctorFlags) examine(ctx context.Context, to target, arguments []byte, env environment, log hclog.Logger) (_ *doctor.Report, envNames []string, err error) {
 	var s configServer
 	if f.config != "" {

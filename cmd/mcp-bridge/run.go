@@ -70,11 +70,11 @@ func (e *environment) logEvents(log hclog.Logger, observer *observe.Observer) (o
 
 // usageError is a mistake in how the program was called.
 type usageError struct {
-	text       string // what is wrong
+	text       string // what the user is told: what is wrong, and often what to write instead
 	isAnswered bool   // text already has the command line to write instead, so the manual is not recommended behind it
 }
 
-// Error returns the text, which says what is wrong.
+// Error returns the text that the user is told.
 func (e *usageError) Error() string { return e.text }
 
 // usagef returns a usageError with this text.

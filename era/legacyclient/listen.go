@@ -135,8 +135,9 @@ func closeListen(id jsonrpc.ID, out *era.Out) {
 	out.Server(jsonrpc.NewNotification("notifications/cancelled", []byte(`{"requestId":`+id.String()+`}`)))
 }
 
-// listenIDOf returns the id of the listen that a notification belongs to; zero:
-// none.
+// listenIDOf returns the id of the subscriptions/listen request to whose subscription a
+// notification of the server belongs; zero: to none. It may also be the id of another
+// request, so callers compare it with that of a listen.
 func listenIDOf(m jsonrpc.Message) jsonrpc.ID {
 	id, ok := jsonrpc.ParseID(m.Lookup("params", "_meta", era.KeySubscription))
 	if !ok && m.Related() != jsonrpc.NullID {

@@ -21,8 +21,8 @@ const maxInputRounds = 16
 // answered exactly once, also if its call is cancelled or the client does not come back.
 type parking struct {
 	timers    *timers.Timers      // those of the Filter: they end the collecting of input requests, and the wait for a retry
-	calls     *calls              // the calls that may be parked
-	turns     *turns.Turns[*call] // is told of the input requests of calls
+	calls     *calls              // all calls of the Filter; parking parks some of them
+	turns     *turns.Turns[*call] // decides which calls may cause input requests at a time; is told of each input request of a call
 	logRouter *logRouter          // sets the log level that a retry wants
 	states    stateIssuer         // makes and reads the requestState
 

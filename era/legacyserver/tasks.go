@@ -21,7 +21,7 @@ const (
 type taskRunner struct {
 	timers      *timers.Timers // those of the Filter: they have the next tasks/get sent
 	ownRequests *ownRequests   // sends requests about tasks to the server
-	calls       *calls         // the calls that may run as tasks
+	calls       *calls         // all calls of the Filter; taskRunner runs some of them as tasks
 	cancellable bool           // the server has tasks/cancel
 	supported   bool           // the server can run tools/call as a task
 }

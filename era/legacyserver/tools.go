@@ -34,7 +34,7 @@ type taskTools struct {
 	isListing        bool            // the list is being asked for, page by page: calls of tools that are not known yet wait
 	changedMeanwhile bool            // the list has changed since it was asked for
 	pages            int             // how many pages of the list were asked for
-	listedAt         time.Time       // when the list was asked for last
+	listedAt         time.Time       // when the bridge last began to ask the server for the list of tools
 	relistPlanned    bool            // a timer will ask for the list again
 	waiting          []*call         // calls of tools that are not listed yet
 	listTimer        *timers.Timer   // ends the wait of calls for the list of tools

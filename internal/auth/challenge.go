@@ -24,7 +24,7 @@ type Challenge struct {
 // once (RFC 9110, 11.2).
 type Param struct {
 	Name  string // the parameter's name, as it was sent
-	Value string // the parameter's value, without quotes and escapes
+	Value string // the parameter's value, without the quotes and escapes with which WWW-Authenticate writes it
 }
 
 // Param returns the value of the parameter with this name, in upper or lower case; false: there is none.
@@ -74,7 +74,8 @@ type ChallengeError struct {
 	Problem    string // what is wrong there
 }
 
-// Error returns the place and the problem in one line. It does not repeat the header's text.
+// Error returns the place and the problem in one line. Of the header's text, which the peer has chosen, it repeats
+// at most the name of a parameter.
 func (e *ChallengeError) Error() string {
 	return fmt.Sprintf("WWW-Authenticate, line %d, byte %d: %s", e.LineNumber, e.Offset+1, e.Problem)
 }

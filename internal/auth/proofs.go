@@ -15,7 +15,7 @@ import (
 // Bounds of DPoP proofs.
 const (
 	maxProofBytes              = 8 << 10          // how long a DPoP proof may be
-	maxProofIDBytes            = 256              // how long the "jti" of a DPoP proof may be
+	maxProofIDBytes            = 256              // how long the "jti" of a DPoP proof may be: a client's proof with a longer one is not valid
 	maxProofAge                = 60 * time.Second // how old a DPoP proof may be; it may also be from a clock that is ahead by maxClockSkew
 	defaultMaxRememberedProofs = 1 << 18          // how many DPoP proofs one window may have; those of two windows are remembered
 )

@@ -141,7 +141,7 @@ const (
 // ClientIDOptions says in which ways a client can get an id.
 type ClientIDOptions struct {
 	ClientID              string // a client id that somebody has registered by hand; "": none
-	Issuer                string // the authorization server at which ClientID was registered; "": nobody has said, so it is used at any
+	Issuer                string // the authorization server at which ClientID was registered, and the only one at which it is used; "": nobody has said, so it is used at any
 	MetadataURL           string // address of the client's metadata document; "": none
 	NoDynamicRegistration bool   // the client may not register itself
 	RedirectURI           string // what a client that is registered by hand needs; only for the error's text

@@ -89,7 +89,7 @@ type TokenExchangeRequest struct {
 	RequestedTokenType string   // the type of token that is wanted; "": the server chooses
 	Audience           string   // the name of the service that the new token is for; "": not sent
 	Resource           string   // the address of the service that the new token is for; "": not sent
-	Scopes             []string // the scopes that the new token is to have; nil: not sent
+	Scopes             []string // the scopes that the new token is to have; nil or empty: no scope is sent
 }
 
 // TokenExchangeGrant is the Grant that exchanges one token for another (RFC 8693, 2.1).

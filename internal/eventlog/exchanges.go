@@ -23,7 +23,8 @@ func (x *exchangeWatcher) Event(e observe.Event) {
 	}
 }
 
-// Message implements observe.Watcher: it writes the line of a request that was answered or cancelled by this message.
+// Message implements observe.Watcher: it writes the line of a request that was answered or cancelled by this message. A
+// request that was cancelled and is answered all the same gets two lines.
 func (x *exchangeWatcher) Message(p *observe.Passed) {
 	if p.Hop != observe.Downstream || p.Call == nil {
 		return

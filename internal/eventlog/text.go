@@ -8,10 +8,12 @@ const maxTextBytes = 200
 // maxNoteBytes is how many bytes of the text of a note are logged. Peers have chosen little of that text.
 const maxNoteBytes = 1500
 
-// clipPrintable returns text for a line: cut, and printable.
+// clipPrintable is clipPrintableTo with maxTextBytes.
 func clipPrintable(text string) string { return clipPrintableTo(text, maxTextBytes) }
 
-// clipPrintableTo is clipPrintable with a limit in bytes.
+// clipPrintableTo returns text for a line of the log: the first most bytes of it, made printable, and "..." where that
+// is not all. It cuts through no character. The result may have more than most bytes, because "..." and escapes do not
+// count.
 func clipPrintableTo(text string, most int) string {
 	if cut := printable.Clip(text, most); len(cut) < len(text) {
 		return printable.Text(cut) + "..."

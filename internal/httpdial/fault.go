@@ -57,7 +57,7 @@ type Fault struct {
 	ServerError jsonrpc.Message // the server's own error response; zero: it sent none
 	DataMembers []byte          // more members of the error's data, as ,"name":value; nil: none
 
-	logText string // what a log is told of Text where Status is not 0, perhaps with what the server has said to the credentials; "": nothing
+	logText string // what a log gets in the place of Text where Status is not 0, as Text may repeat a message; it may have what the server says of the credentials. "": the log gets neither
 	hint    string // where Status is 401: what a log is told to do about it; "": nothing
 
 	SessionLost bool          // the session is gone, and the message was not processed

@@ -38,10 +38,11 @@ func ParseURL(text string, schemes ...string) (*url.URL, error) {
 // sets them. Accept-Encoding is among them because nothing here decompresses.
 var alwaysReservedHeaders = []string{"Accept-Encoding", "Connection", "Content-Length", "Transfer-Encoding"}
 
-// RequestHeader returns the headers that go on every request, a copy of from: checked,
-// without the reserved ones, which belong to the transport, with user (nil:
-// none) as Authorization unless there is one, and with a User-Agent. The Host
-// header, if any, is still among them.
+// RequestHeader returns the headers that go on every request, a copy of from: without
+// the reserved ones, which belong to the transport, with user (nil: none) as
+// Authorization unless from has one, and with a User-Agent of ours unless from has
+// one. The Host header, if any, is still among them. The error says which name cannot
+// be that of a header, or that a value has a control character.
 func RequestHeader(from http.Header, user *url.Userinfo, reserved ...string) (http.Header, error) {
 	header := http.Header{}
 	for name, values := range from {

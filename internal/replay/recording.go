@@ -57,8 +57,8 @@ func (r *Recording) Messages() int { return len(r.messages) }
 type recordedMessage struct {
 	line       int             // number of its line in the trace
 	time       time.Time       // when it passed
-	seq        uint64          // trace.Record.Seq
-	session    string          // trace.Record.Session
+	seq        uint64          // number of its record in the trace, as trace.Record.Seq
+	session    string          // the bridge's name of its session, as trace.Record.Session
 	fromClient bool            // the client has sent it; otherwise the server
 	m          jsonrpc.Message // the message itself
 

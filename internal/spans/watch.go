@@ -11,8 +11,10 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Message implements observe.Watcher: a request that was received adds its span to the open ones, its response ends
-// the span, and a notification becomes an event in it or marks it as cancelled.
+// Message implements observe.Watcher. A request that was received adds its span to the open ones, and its response ends
+// the span. A notification of progress, of a log message or of a cancellation becomes an event in the span of the
+// request that it is about. A cancellation may also end the span of a request that was received, without a
+// response.
 func (s *Spans) Message(p *observe.Passed) {
 	switch p.Message.Kind() {
 	case jsonrpc.Request:

@@ -24,7 +24,7 @@ type connector struct {
 	toolSchemas *schemas.Table                      // learns the server's tools
 	filter      atomic.Pointer[legacyserver.Filter] // the Filter of the last legacy server that it has started; nil: none, or the server is modern
 
-	starts       int // how many modern servers Dial has started; only Dial uses it
+	starts       int // how many modern servers Dial has started: those after the first may be asked whether they are modern still; only Dial uses it
 	failedProbes int // how many servers in a row have ended at the question which era they speak; only Dial uses it
 }
 

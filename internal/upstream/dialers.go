@@ -109,8 +109,9 @@ func (s *Server) clientDialer(lasting bool) bridge.Dialer {
 	return s.wrapDialer(d)
 }
 
-// sharedLegacyDialer returns the Dialer of a shared server's Conns to a legacy server. They say when the
-// session of a remote server was renewed, since clients that listen cannot see that (C.3).
+// sharedLegacyDialer returns the Dialer of a shared server's Conns to a legacy server. When the session of a
+// remote server was renewed, Receive of such a Conn brings notifications that everything may have changed:
+// clients that listen cannot see the renewal (C.3).
 func (s *Server) sharedLegacyDialer() bridge.Dialer {
 	if s.dialers.reportingRenewal == nil {
 		return s.clientDialer(true)

@@ -19,7 +19,7 @@ import (
 
 // A keyChooser says which shared server a client uses (D.1).
 type keyChooser struct {
-	isolation      Isolation     // Spec.Isolation
+	isolation      Isolation     // which clients share the server's process or connection, as Spec.Isolation says
 	eraWaitTimeout time.Duration // how long KeyFor waits until it is known which era the server speaks; 0: as long as that takes
 	prober         *probe.Prober // knows which era the server speaks
 	pool           *sharing.Pool // has the shared servers

@@ -39,7 +39,8 @@ type Spec struct {
 	URL    string
 	Remote remote.Options // how to talk to the server at URL
 
-	// Tools says which tools clients see. The zero Rules hide none.
+	// Tools says which tools clients see. What clients send to a hidden tool does not reach the server. The zero Rules
+	// hide none.
 	Tools toolfilter.Rules
 
 	// Protocol is the era of the protocol that is spoken with the server. The zero value, era.Auto, finds out.

@@ -247,7 +247,8 @@ func (e *serverEditor) isBridge() bool {
 	return strings.HasPrefix(program[strings.LastIndexAny(program, `/\`)+1:], "mcp-bridge")
 }
 
-// isDemo reports whether the server's first argument is "demo": then mcp-bridge is the server itself, and no bridge.
+// isDemo reports whether the server's first argument is "demo", whatever its command is. If the command is mcp-bridge
+// (isBridge), mcp-bridge is then the server itself, and no bridge.
 func (e *serverEditor) isDemo() bool {
 	if e.args == nil {
 		return false

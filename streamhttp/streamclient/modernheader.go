@@ -19,7 +19,7 @@ type modernAttempt struct {
 	version       string          // what the header Mcp-Protocol-Version says
 	hasName       bool            // there is a header Mcp-Name
 	name          string          // what Mcp-Name says, not encoded
-	rawName       bool            // Mcp-Name has name as it is, never in base64
+	rawName       bool            // Mcp-Name has name as it is, never in base64: some servers want it so (ME2)
 	tool          modernTool      // what is known of the tool of a tools/call
 	hasEmptyParam bool            // one of the Mcp-Param headers has an empty value
 	emptyAsBase64 bool            // an empty value in an Mcp-Param header goes as the base64 of nothing

@@ -46,7 +46,8 @@ var (
 )
 
 // Ending returns the text and the data of the errors with which requests are answered because their server has ended
-// with err; nil or io.EOF give no reason.
+// with err. data is JSON that says so to programs: ServerEndedData or ShuttingDownData. If err is nil or io.EOF, text
+// names no cause.
 func Ending(err error) (text string, data []byte) {
 	switch {
 	case errors.Is(err, ErrClosing):

@@ -28,7 +28,7 @@ const (
 // callbackPath is the path of all redirect URIs.
 const callbackPath = "/callback"
 
-// A redirectTarget is where browsers come back to: host and port on this machine. It is a value.
+// A redirectTarget is where browsers come back to after a sign-in: host and port on this machine. It is copied, and never changed.
 type redirectTarget struct {
 	host               string // the host of the redirect URI: "127.0.0.1", or Options.RedirectHost
 	port               int    // the first port to try: the same at each sign-in, and another one for each credential

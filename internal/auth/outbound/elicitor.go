@@ -109,8 +109,9 @@ func (a *SignInElicitor) beginWait(parent context.Context, addr string) (ctx con
 	}, false
 }
 
-// declineLocked notes that the person declines to open addr, and ends the waits of all requests, if addr is the sign-in
-// that they wait for. mu is held.
+// declineLocked is called when the person declines to open addr. If that is the address of the sign-in that requests
+// wait for, it keeps addr as declined and ends the waits of all those requests. Otherwise that sign-in is over, and
+// nothing is done. mu is held.
 func (a *SignInElicitor) declineLocked(addr string) {
 	if addr != a.awaitedURL {
 		return // that sign-in is over

@@ -147,7 +147,7 @@ func (s *Store) CancelLogin(key Key) error {
 
 // A PendingLoginEntry is a sign-in that PendingLogins has found. It is a value.
 type PendingLoginEntry struct {
-	Key   Key               // the key under which the process signs in
+	Key   Key               // the key under which the credential of the sign-in is to be stored
 	Login LoginAnnouncement // what the process that signs in has announced: which process it is, and where the person signs in
 }
 

@@ -192,7 +192,8 @@ func (s *session) addNoSuchTool(r reply) bool {
 	return true
 }
 
-// stderrSuffix returns the last lines of the server's stderr, as the end of a sentence that begins with "; ".
+// stderrSuffix returns the end of a sentence, which begins with "; ": the last lines of the server's stderr, or that
+// there were none.
 func stderrSuffix(p *serverProcess) string {
 	lines := p.process.StderrTail()
 	if len(lines) == 0 {

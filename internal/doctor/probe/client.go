@@ -32,7 +32,7 @@ var ErrRequestLimit = errors.New("no more requests are made")
 // Options say whom a Client talks to, and how. The zero value works, but for ReplyTimeout.
 type Options struct {
 	ReplyTimeout    time.Duration           // how long Client.Do waits for the whole of a reply; it must be above 0
-	Header          http.Header             // headers that the user has added to every request, as with --header
+	Header          http.Header             // headers that the user has added, as with --header: they go with requests to the server, and never to another one
 	ReservedHeaders []string                // names of headers that requests set themselves: those in Header are ignored
 	TLS             *tls.Config             // which servers are trusted, and the client certificate; nil: the system's authorities, and no client certificate
 	OnSecrets       func(secrets ...string) // is told what must not be shown, as it becomes known; nil: nobody is told

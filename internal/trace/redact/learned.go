@@ -21,7 +21,8 @@ type learnedSecrets struct {
 	set          atomic.Pointer[learnedSet] // the values; nil: none was learned
 }
 
-// learnedSet are the values of learnedSecrets at one time. It is immutable.
+// learnedSet has all values of learnedSecrets at one time. It is immutable: with each new value, another learnedSet
+// comes in its place.
 type learnedSet struct {
 	values       [][]byte   // the values, decoded from JSON; at most maxLearnedValues
 	prefilter    *prefilter // finds out that none of values stands in a text

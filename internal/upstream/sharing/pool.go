@@ -48,7 +48,8 @@ type Options struct {
 	// MaxExclusive is how many Exclusive servers there may be. 0: only the Dialers of Connect bound them.
 	MaxExclusive int64
 
-	// MaxCalls is how many requests, of all its clients, one server is given at once.
+	// MaxCalls is how many requests, of all its clients, may be in progress at one server. A request for which there
+	// is no room is answered with an error (mux.Options.MaxCalls). 0 means no bound.
 	MaxCalls int
 
 	IdleTimeout time.Duration // how long a server without clients is kept
