@@ -38,8 +38,8 @@ type conn struct {
 var errNoMessage = errors.New("bridge: send of an invalid message")
 
 // Send implements bridge.Conn. It waits for a server, and for room in the server's queue; with a
-// message above budget.UncountedBytes also until that is written. A request that does not get to
-// the server is answered with an error, and Send returns nil. It also returns nil where it drops a
+// message above budget.UncountedBytes also until that is written. A request that gets to no
+// server is answered with an error, and Send returns nil. It also returns nil where it drops a
 // message, such as a response or a progress notification, of which a server of 2026-07-28 takes
 // none, or a notification for which there is no server.
 func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {

@@ -19,7 +19,7 @@ const endAnswerWait = 50 * time.Millisecond
 const maxEndAnswerSize = 16 << 10
 
 // endAnswer is the answer to a client's call which says that the server has ended. It is kept until the server has
-// ended, for endAnswerWait at most, and then given to the client.
+// ended, for endAnswerWait at most, and then given to the client, unless the call is sent again (mayRepeat).
 type endAnswer struct {
 	call *call           // the call that it answers
 	m    jsonrpc.Message // the answer as it came from the server's side: its id is that of call at the server, and the client gets it with its own id
@@ -41,7 +41,8 @@ func (s *server) holdEndAnswer(call *call, m jsonrpc.Message) {
 	s.endTimer.SetAtLatest(time.Now().Add(endAnswerWait))
 }
 
-// releaseEndAnswersLocked gives clients the answers that holdEndAnswer has kept. It is called with mu held.
+// releaseEndAnswersLocked gives clients the answers that holdEndAnswer has kept, but for those of calls that are sent
+// again. It is called with mu held.
 func (s *server) releaseEndAnswersLocked() {
 	for _, a := range s.endAnswers {
 		if a.call.removed {
