@@ -107,6 +107,41 @@ func TestKilledBridgeTakesDescendants(t *testing.T) {
 	}
 }
 
+// ... also those of a child of which the bridge had no time to tell the watchdog.
+func TestKilledBridgeTakesWhatItIsStarting(t *testing.T) {
+	life := newLifeline(t)
+	b := startBridge(t)
+	b.say(t, "watchdog")
+	b.say(t, "fork", `exec 9>"$1"; sleep 1000 & echo; sleep 1000`, life.path)
+	kill(t, b.process.Pid())
+	life.awaitEnd(t)
+}
+
+// The watchdog knows of a child before it is started, and knows of nothing when it has ended or cannot be started.
+func TestWatchdogIsToldOfStarts(t *testing.T) {
+	r, w, err := os.Pipe()
+	bridgetest.Must(t, err)
+	defer r.Close()
+	watchdog.w = w
+	defer func() { watchdog.w = nil }()
+	p := mustStart(t, sh("exit 0"))
+	mustStop(t, p)
+	if _, err := Start(t.Context(), Spec{Path: "cat", Args: []string{strings.Repeat("x", 1<<20)}}); err == nil { // too long an argument for Linux
+		t.Fatal("it was started")
+	}
+	_ = w.Close()
+	text, err := io.ReadAll(r)
+	bridgetest.Must(t, err)
+	lines := strings.Split(string(text), "\n")
+	if len(lines) != 6 || len(lines[0]) < 2 || len(lines[3]) < 2 {
+		t.Fatalf("it was told %q", lines)
+	}
+	first, second := lines[0][1:], lines[3][1:]
+	if want := []string{"?" + first, fmt.Sprintf("+%d %s", p.Pid(), first), fmt.Sprintf("-%d", p.Pid()), "?" + second, "!" + second, ""}; !slices.Equal(lines, want) {
+		t.Errorf("it was told %q, want %q", lines, want)
+	}
+}
+
 // ... and containers, of which nothing is left in the directory for temporary files.
 func TestKilledBridgeTakesContainers(t *testing.T) {
 	e := newEngine(t, nil)

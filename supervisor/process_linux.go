@@ -25,10 +25,9 @@ type system struct {
 	pidfd *os.File
 }
 
-// start starts the file at path as s says, on the starter's thread, with a marker in its environment; files are its
+// start starts the file at path as s says, on the starter's thread, with its marker in its environment; files are its
 // stdin, stdout and stderr. ctx bounds the wait for that thread.
 func (c *child) start(ctx context.Context, path string, s *Spec, files [3]*os.File) error {
-	c.marker = newMarker()
 	env := withVar(s.Env, markerVar, c.marker)
 	pidfd := -1
 	var err error

@@ -68,10 +68,12 @@ type childTable struct {
 }
 
 // startChild starts the file at path as s says, tells the watchdog of its group, and returns it. files are its stdin,
-// stdout and stderr.
+// stdout and stderr. The watchdog knows the marker before: if we are killed in between, it finds the child's descendants.
 func startChild(ctx context.Context, path string, s *Spec, files [3]*os.File) (*child, error) {
-	c := &child{}
+	c := &child{marker: newMarker()}
+	watchdog.beginStart(c.marker)
 	if err := c.start(ctx, path, s, files); err != nil {
+		watchdog.endStart(c.marker)
 		return nil, err
 	}
 	watchdog.add(c.pid, c.marker)

@@ -17,12 +17,20 @@ var watchdog watchdogPipe
 // A watchdogPipe tells the watchdog which process groups and containers it is to kill when we end. Each change is a
 // line (watchdogwait.ReadLines). At the end of the pipe the watchdog kills what is left.
 type watchdogPipe struct {
-	mu      sync.Mutex   // guards w
+	mu      sync.Mutex   // guards w; held while the watchdog is started
 	w       *os.File     // the pipe; nil: there is no watchdog, or it is given up
 	lastKey atomic.Int64 // the key of the container that was added last
 }
 
-// add tells the watchdog of a process group, with the marker of its processes; "": they have none.
+// beginStart tells the watchdog of the marker of a child that is about to be started; "": it has none. It waits for a
+// watchdog that is only being started. add or endStart follows.
+func (d *watchdogPipe) beginStart(marker string) { d.writeLine("?" + marker + "\n") }
+
+// endStart tells the watchdog that the child with this marker could not be started.
+func (d *watchdogPipe) endStart(marker string) { d.writeLine("!" + marker + "\n") }
+
+// add tells the watchdog of a process group, with the marker of its processes; "": they have none. The start that
+// beginStart has told of is over.
 func (d *watchdogPipe) add(pgid int, marker string) {
 	d.writeLine(fmt.Sprintf("+%d %s\n", pgid, marker))
 }

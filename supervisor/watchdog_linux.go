@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// killMarked kills every process with a marker of one of the groups, and repeats that until no such process is left.
+// killMarked kills every process with a marker of one of the groups or starts, and repeats that until no such process is left.
 // One round is not enough: a process may fork during the round, and in the middle of an exec a process has no marker.
 func (g guardedSet) killMarked() {
 	const (
@@ -33,7 +33,7 @@ func (g guardedSet) killMarked() {
 	}
 }
 
-// killIn kills those of the processes pids that have a marker of one of the groups, and returns how many. unsure: the
+// killIn kills those of the processes pids that have a marker of one of the groups or starts, and returns how many. unsure: the
 // marker of some process cannot be read now.
 func (g guardedSet) killIn(pids []int) (killed int, unsure bool) {
 	for _, pid := range pids {
@@ -49,9 +49,14 @@ func (g guardedSet) killIn(pids []int) (killed int, unsure bool) {
 	return killed, unsure
 }
 
-// coversMarker reports whether marker is, or extends, the marker of one of the groups.
+// coversMarker reports whether marker is, or extends, the marker of one of the groups or of a child that was being started.
 func (g guardedSet) coversMarker(marker string) bool {
 	for _, m := range g.Groups {
+		if matchesMarker(m, marker) {
+			return true
+		}
+	}
+	for m := range g.Starting {
 		if matchesMarker(m, marker) {
 			return true
 		}

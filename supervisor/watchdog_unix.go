@@ -23,7 +23,7 @@ func StartWatchdog(failed func(error)) {
 		watchdog.mu.Unlock()
 		return
 	}
-	go func() { // ends when the watchdog is started; children that are started meanwhile are told of then, because they need mu
+	go func() { // ends when the watchdog is started; no child is started meanwhile (beginStart)
 		w, err := startWatchdog()
 		watchdog.w = w
 		watchdog.mu.Unlock()
@@ -87,7 +87,7 @@ func WatchdogMain() bool {
 		return false
 	}
 	g := guardedSet{left}
-	if len(g.Groups) > 0 {
+	if len(g.Groups) > 0 || len(g.Starting) > 0 {
 		g.killMarked()
 	}
 	g.endContainers()

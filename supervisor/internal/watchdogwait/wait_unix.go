@@ -19,7 +19,7 @@ func init() {
 	release := time.AfterFunc(startpages.StartTime, startpages.Release)
 	s := ReadLines(os.Stdin)
 	release.Stop()
-	if len(s.Groups) == 0 && len(s.Containers) == 0 {
+	if len(s.Groups) == 0 && len(s.Starting) == 0 && len(s.Containers) == 0 {
 		os.Exit(0)
 	}
 	// The id of a group cannot belong to other processes yet: groups that ended with the bridge ended a moment ago.

@@ -17,10 +17,11 @@ import (
 // empty.
 const Var = "MCP_BRIDGE_WATCHDOG"
 
-// A Set is what the watchdog is to kill: process groups and containers.
+// A Set is what the watchdog is to kill: process groups, descendants and containers.
 type Set struct {
-	Groups     map[int]string // the marker of each process group, by the group's id
-	Containers map[int][]byte // what the bridge has written of each container, which is JSON, by the container's key
+	Groups     map[int]string  // the marker of each process group, by the group's id
+	Starting   map[string]bool // the markers of children that were being started, so that their groups are not known
+	Containers map[int][]byte  // what the bridge has written of each container, which is JSON, by the container's key
 }
 
 // left is what the bridge has left behind; nil: this process is not the watchdog.
@@ -36,9 +37,10 @@ func Left() (s Set, ok bool) {
 }
 
 // ReadLines reads the lines that the bridge writes, until the bridge has ended, and returns what it leaves behind. "+PGID MARKER"
-// and "-PGID" add and remove a process group, "[KEY JSON" and "]KEY" a container.
+// and "-PGID" add and remove a process group, "[KEY JSON" and "]KEY" a container, "?MARKER" and "!MARKER" the start of a child, which
+// "+PGID MARKER" removes, too.
 func ReadLines(r io.Reader) Set {
-	s := Set{Groups: map[int]string{}, Containers: map[int][]byte{}}
+	s := Set{Groups: map[int]string{}, Starting: map[string]bool{}, Containers: map[int][]byte{}}
 	var unread []byte // the beginning of a line
 	chunk := make([]byte, 4<<10)
 	for {
@@ -64,6 +66,14 @@ func (s Set) applyLine(line []byte) {
 	if len(line) == 0 {
 		return
 	}
+	switch marker := string(line[1:]); {
+	case line[0] == '?' && marker != "":
+		s.Starting[marker] = true
+		return
+	case line[0] == '!':
+		delete(s.Starting, marker)
+		return
+	}
 	number, rest, _ := bytes.Cut(line[1:], []byte(" "))
 	id, ok := parseID(number)
 	if !ok {
@@ -73,6 +83,7 @@ func (s Set) applyLine(line []byte) {
 	case '+':
 		if id > 1 { // kill(-1) would reach everyone
 			s.Groups[id] = string(rest)
+			delete(s.Starting, string(rest))
 		}
 	case '-':
 		delete(s.Groups, id)
