@@ -93,6 +93,19 @@ func (m *manager) expect(first string) []string {
 	return got
 }
 
+// A service whose command cannot be started is never ready, and fails.
+func TestSystemdHearsOfNoStart(t *testing.T) {
+	t.Parallel()
+	command := filepath.Join(t.TempDir(), "command")
+	bridgetest.Must(t, os.WriteFile(command, []byte("#!/no/such/interpreter\n"), 0o755))
+	m := newManager(t)
+	p := m.start(bridgeBin, "serve", "--listen", "127.0.0.1:0", "--", command)
+	m.expect("STOPPING=1")
+	if code := p.wait(); code != 1 {
+		t.Errorf("exit status %d, want 1", code)
+	}
+}
+
 // TestSystemdSockets: the sockets that systemd has opened are served, with no
 // other beside them, and HTTP and lines on the Unix one. They outlive the
 // service: the next one takes over the clients that are waiting.

@@ -393,7 +393,9 @@ func (d *daemon) serve(ctx context.Context) {
 			}
 		})
 	}
-	d.logNotifyError(d.notify.Ready(""))
+	if d.hub.AwaitStarts(ctx); ctx.Err() == nil { // a bridge whose command cannot be started is never ready
+		d.logNotifyError(d.notify.Ready(""))
+	}
 	var ballast []byte
 	select { // whoever waits for the line above, and for the first answer, does not wait for what takes milliseconds and is for later
 	case <-time.After(startpages.StartTime):

@@ -5,6 +5,7 @@ package hub
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -301,6 +302,13 @@ func (h *Hub) Close() error {
 	h.closingServers.Go(func() { _ = h.lineRefuser.Close() })
 	h.closingServers.Wait()
 	return nil
+}
+
+// AwaitStarts returns when the processes that Spec.Eager starts are started, or it was told that they cannot be, or ctx is done.
+func (h *Hub) AwaitStarts(ctx context.Context) {
+	for _, s := range h.serversInOrder() {
+		s.upstream.AwaitStart(ctx)
+	}
 }
 
 // isClosed reports whether Close was called. It is called with applyMu held.

@@ -27,9 +27,10 @@ type aheadServer struct {
 	onFailed func(error)  // told, once at most, that the server cannot be started or has ended within trialTime
 	log      hclog.Logger // gets a warning if the server ends before it is taken
 
-	cancel context.CancelFunc // ends watch, which then keeps the server
-	done   chan struct{}      // closed when process and ready are set
-	wg     sync.WaitGroup     // the goroutine of run
+	cancel  context.CancelFunc // ends watch, which then keeps the server
+	started chan struct{}      // closed when the server is started, or onFailed was told that it cannot be
+	done    chan struct{}      // closed when process and ready are set
+	wg      sync.WaitGroup     // the goroutine of run
 
 	process *process // the server's process; nil: it is no command, or cannot be started
 
@@ -41,7 +42,7 @@ type aheadServer struct {
 // cannot be started or has ended within trialTime.
 func startAhead(d bridge.Dialer, failed func(error), log hclog.Logger) *aheadServer {
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &aheadServer{onFailed: failed, log: log, cancel: cancel, done: make(chan struct{})}
+	s := &aheadServer{onFailed: failed, log: log, cancel: cancel, started: make(chan struct{}), done: make(chan struct{})}
 	s.wg.Go(func() { s.run(ctx, d) })
 	return s
 }
@@ -53,8 +54,10 @@ func (s *aheadServer) run(ctx context.Context, d bridge.Dialer) {
 	if err != nil {
 		close(s.done)
 		s.onFailed(err)
+		close(s.started)
 		return
 	}
+	close(s.started)
 	ctx, cancel := context.WithTimeout(ctx, maxAheadWait)
 	defer cancel()
 	s.watch(ctx, conn)

@@ -230,6 +230,17 @@ func (s *Server) StartAhead(failed func(error)) {
 	}, s.log))
 }
 
+// AwaitStart returns when the command of StartAhead is started, or failed was told that it cannot be, or ctx is done. It
+// returns at once if there was no StartAhead.
+func (s *Server) AwaitStart(ctx context.Context) {
+	if a := s.status.keptAhead(); a != nil {
+		select {
+		case <-a.started:
+		case <-ctx.Done():
+		}
+	}
+}
+
 // Close ends the shared servers, stops what was started ahead and not taken, and waits for their end. The
 // clients must have gone: their Handlers have returned.
 func (s *Server) Close() error {
