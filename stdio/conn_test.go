@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -625,6 +626,56 @@ func TestSendThatBreaks(t *testing.T) {
 			c := reading(t, strings.NewReader(""), &left, Options{})
 			if err := c.Send(t.Context(), m); (err != nil) != wantErr {
 				t.Errorf("%d of %d bytes were written: Send = %v", length-short, length, err)
+			}
+		}
+	}
+}
+
+// stuckAfter is a stream that takes so many bytes, and then nothing until its deadline.
+type stuckAfter struct {
+	left    int
+	stuck   chan struct{} // closed when it takes nothing more
+	expired chan struct{} // a deadline puts an element into it
+}
+
+func (s *stuckAfter) Write(p []byte) (int, error) {
+	n := min(len(p), s.left)
+	if s.left -= n; n == len(p) {
+		return n, nil
+	}
+	close(s.stuck)
+	<-s.expired
+	return n, os.ErrDeadlineExceeded
+}
+
+func (s *stuckAfter) SetWriteDeadline(t time.Time) error {
+	if !t.IsZero() {
+		select {
+		case s.expired <- struct{}{}:
+		default:
+		}
+	}
+	return nil
+}
+
+// The same where the end of its ctx breaks a Send off. The Conn ends then, so the peer sees the end of the stream
+// instead of the line feed.
+func TestSendThatIsBrokenOff(t *testing.T) {
+	for _, size := range []int{len(pong), 200_000} {
+		m := benchMessage(size)
+		for short, wantErr := range map[int]bool{1: true, 0: false} {
+			w := &stuckAfter{left: len(m.Bytes()) - short, stuck: make(chan struct{}), expired: make(chan struct{}, 1)}
+			c := reading(t, strings.NewReader(""), w, Options{})
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() {
+				<-w.stuck
+				cancel()
+			}()
+			if err := c.Send(ctx, m); errors.Is(err, ErrCutOff) != wantErr || (err != nil) != wantErr {
+				t.Errorf("all but %d bytes of %d were written: Send = %v", short+1, size+1, err)
+			}
+			if err := c.Send(t.Context(), m); !errors.Is(err, ErrCutOff) {
+				t.Errorf("the next Send = %v", err)
 			}
 		}
 	}

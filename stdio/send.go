@@ -89,14 +89,14 @@ func (c *Conn) writeLine(ctx context.Context, m jsonrpc.Message) error {
 	switch {
 	case !errors.Is(err, errInterrupted):
 		c.out.err = err
-		if n >= len(first)+len(id)+len(rest) { // only the line feed is missing: the peer may have read the message
-			return nil
-		}
 	case n > 0 && why != nil:
 		c.fail(cutOffError(why))
 		why = c.end.err
 	}
-	if why != nil {
+	switch {
+	case n >= len(first)+len(id)+len(rest): // only the line feed is missing: the peer may have read the message
+		return nil
+	case why != nil:
 		return why
 	}
 	return err
