@@ -86,7 +86,8 @@ func (c *conn) newCall(m jsonrpc.Message) *call {
 		call.isDiscover = true
 	}
 	if m.Size() <= maxDirectSize && era.OnlyReads(m.Method()) {
-		call.repeat = m
+		kept := m // a copy, so that m is on the stack in every other case
+		call.repeat = &kept
 	}
 	return call
 }

@@ -19,12 +19,12 @@ type call struct {
 	isDiscover bool
 	listen     *subscription // what is remembered of the subscription; nil: the request is none
 
-	server  *server         // the server that has it, or is about to get it; nil: it waits for one
-	written bool            // it was written to the server, or may have been: it is being written (server.writing)
-	request jsonrpc.Message // the client's request, while it is not written and no Send waits with it; zero otherwise. See passon.go
+	server  *server          // the server that has it, or is about to get it; nil: it waits for one
+	written bool             // it was written to the server, or may have been: it is being written (server.writing)
+	request *jsonrpc.Message // the client's request, while it is not written and no Send waits with it; nil otherwise. See passon.go
 	// repeat is the request, if it only reads and is short, until it was sent twice: a server that ends in an orderly
-	// way may get it when it is about to go. Zero otherwise
-	repeat jsonrpc.Message
+	// way may get it when it is about to go. nil otherwise
+	repeat *jsonrpc.Message
 	// passedOn: a server has ended without taking it
 	passedOn bool
 	removed  bool // it is no longer in the ledger: it was answered or cancelled, or TrySend has not sent it

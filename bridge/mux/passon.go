@@ -25,14 +25,22 @@ func (s *server) leaveToWriter(it outItem) bool {
 	if it.call.removed || it.call.server != s {
 		return false
 	}
-	if it.written == nil && it.call.listen == nil { // a subscription is kept anyway
-		it.call.request = it.m
-	}
+	it.call.request = it.requestForMux()
 	return true
 }
 
-// endWrite is called with a message that the server has been given since withServerIDs; taken: it has taken it. The
-// request of it.call stays with the Mux if it was that before. The caller has writeMu.
+// requestForMux returns the request that the Mux keeps for as long as it is not written; nil: its Send or TrySend goes
+// on with it, or it is a subscription, which is kept anyway.
+func (it outItem) requestForMux() *jsonrpc.Message {
+	if it.m.Kind() == jsonrpc.Invalid || it.written != nil || it.call.listen != nil {
+		return nil
+	}
+	m := it.m
+	return &m
+}
+
+// endWrite is called when the server has been given the message it since withServerIDs; taken: it has taken it. If not,
+// its request is the Mux's, unless it.m is zero (writeDirectly). The caller has writeMu.
 func (s *server) endWrite(it outItem, taken bool) {
 	call := it.call
 	if call == nil {
@@ -41,9 +49,7 @@ func (s *server) endWrite(it outItem, taken bool) {
 	if !taken {
 		s.mux.mu.Lock()
 		if !call.removed && call.server == s {
-			if call.written = false; it.written == nil && call.listen == nil {
-				call.request = it.m
-			}
+			call.written, call.request = false, it.requestForMux()
 		}
 		s.mux.mu.Unlock()
 	}
@@ -57,7 +63,7 @@ func (s *server) endWrite(it outItem, taken bool) {
 func (s *server) takeBack(requests []jsonrpc.Message) {
 	for _, m := range requests {
 		if call := s.callOf(m.ID()); call != nil && call.listen == nil {
-			call.written, call.request = false, m
+			call.written, call.request = false, &m
 		}
 	}
 }
@@ -79,7 +85,7 @@ func (s *server) settle(call *call, taken bool) {
 // mayRepeat reports whether a call of which s may know is sent again, as s has ended. It is called with mu held, once
 // s.end is settled.
 func (s *server) mayRepeat(call *call) bool {
-	return s.end.orderly && call.repeat.Kind() != jsonrpc.Invalid
+	return s.end.orderly && call.repeat != nil
 }
 
 // endLost answers a call that s has not answered before it has ended, or sends it again (mayRepeat). It is called with
@@ -89,7 +95,7 @@ func (x *Mux) endLost(call *call, s *server) {
 		x.finish(call, refusal(call, s.end.text, s.end.data))
 		return
 	}
-	call.request, call.repeat = call.repeat, jsonrpc.Message{}
+	call.request, call.repeat = call.repeat, nil
 	x.passOn(call, s)
 }
 
@@ -102,7 +108,7 @@ func (x *Mux) passOn(call *call, s *server) {
 		return
 	}
 	call.server, call.written, call.passedOn = nil, false, true
-	if call.request.Kind() != jsonrpc.Invalid { // else its sender goes on with it
+	if call.request != nil { // else its sender goes on with it
 		x.serverState.passedOn = append(x.serverState.passedOn, call)
 		signal(x.wake)
 	}
@@ -122,7 +128,7 @@ func (x *Mux) takePassedOn(s *server) (all []outItem) {
 	for _, call := range calls {
 		if !call.removed {
 			call.server = s
-			all = append(all, outItem{call: call, m: call.request})
+			all = append(all, outItem{call: call, m: *call.request})
 		}
 	}
 	return all
@@ -133,7 +139,7 @@ func (x *Mux) takePassedOn(s *server) (all []outItem) {
 func (x *Mux) isSendersAgain(call *call) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return !call.removed && call.listen == nil && call.server == nil && call.request.Kind() == jsonrpc.Invalid
+	return !call.removed && call.listen == nil && call.server == nil && call.request == nil
 }
 
 // has reports whether the call is the server's, and not settled.

@@ -138,6 +138,7 @@ func (x *Mux) failWaiting(err error) {
 	x.serverState.waitingSends = 0 // all of them return
 	text, data := ownmsg.Unavailable(err)
 	x.failCalls(nil, text, data)
+	x.serverState.passedOn = nil // all of them are answered
 	x.notifyWaiting()
 	x.mu.Unlock()
 	if x.opts.OnRestart != nil {
@@ -384,7 +385,7 @@ func (s *server) markWritten(call *call) (number int64, ok bool) {
 	if call.removed || call.server != s {
 		return 0, false
 	}
-	call.written, call.request = true, jsonrpc.Message{}
+	call.written, call.request = true, nil
 	if call.listen != nil {
 		s.startAckTimeout(call)
 	} else {
