@@ -233,7 +233,6 @@ func (f *replayFlags) play(ctx context.Context, rec *replay.Recording, to target
 type replayServeFlags struct {
 	serveFlags
 	recording    replayInputFlags // the flags that say what is read of the recording
-	serve        bool             // --serve: replayCommand looks for the flag among the arguments; nothing reads this field
 	mustMatchAll bool             // --strict: the run fails unless all that is recorded was asked, and nothing else
 	stdio        bool             // --stdio: the client is at our stdin and stdout, as with connect
 }
