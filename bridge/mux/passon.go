@@ -73,6 +73,10 @@ func (s *server) settle(call *call, taken bool) {
 	x := s.mux
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if s.settled != nil { // the call that is being written is this one: nobody else has writeMu
+		close(s.settled)
+		s.settled = nil
+	}
 	switch {
 	case call.removed || call.server != s || call.listen != nil: // it is settled
 	case taken && call.written: // else it was taken back

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/bridge/mux"
 	"github.com/mcp-bridge/mcp-bridge/bridge/translate"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -289,5 +290,81 @@ func TestMuxSendsReadsAgain(t *testing.T) {
 				t.Errorf("%d servers were started", n)
 			}
 		})
+	}
+}
+
+// lingering is the Conn to a server that gets a tools/list, and whose TrySend then takes until released is closed.
+type lingering struct {
+	bridge.Conn
+	wrote, closed, released chan struct{}
+}
+
+func (l *lingering) TrySend(m jsonrpc.Message) bool {
+	taken := l.Conn.TrySend(m)
+	if m.Method() == "tools/list" {
+		close(l.wrote)
+		<-l.released
+	}
+	return taken
+}
+
+func (l *lingering) Close(reason error) error {
+	select {
+	case l.closed <- struct{}{}:
+	default:
+	}
+	return l.Conn.Close(reason)
+}
+
+// A client that has written a call itself may learn of the server's end late. The next server gets the call all the
+// same: it is not started before.
+func TestMuxAwaitsWhoStillWrites(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	servers := make(chan bridge.Conn, 2)
+	l := &lingering{wrote: make(chan struct{}), closed: make(chan struct{}, 1), released: make(chan struct{})}
+	x := mux.New(mux.Options{Dialer: dialFunc(func(context.Context) (bridge.Conn, error) {
+		conn, server := bridge.Pipe()
+		servers <- server
+		if l.Conn == nil {
+			l.Conn = conn
+			return l, nil
+		}
+		return conn, nil
+	})})
+	defer x.Close()
+	client, err := x.Dial(ctx)
+	bridgetest.Must(t, err)
+	other, err := x.Dial(ctx)
+	bridgetest.Must(t, err)
+	bridgetest.Must(t, client.Send(ctx, bridgetest.Parse(call("1"))))
+	server := <-servers
+	m, err := bridgetest.Recv(ctx, server)
+	bridgetest.Must(t, err)
+	bridgetest.Must(t, server.Send(ctx, jsonrpc.NewResult(m.ID(), nil)))
+	_, err = bridgetest.Recv(ctx, client)
+	bridgetest.Must(t, err)
+
+	go client.Send(ctx, bridgetest.Parse(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`))
+	<-l.wrote
+	bridgetest.Must(t, server.Close(nil))
+	<-l.closed
+	go other.Send(ctx, bridgetest.Parse(call("3")))
+	server = nil
+	select {
+	case server = <-servers:
+	case <-time.After(50 * time.Millisecond): // so it should be
+	}
+	close(l.released)
+	if server == nil {
+		server = <-servers
+	}
+	var got []string
+	for range 2 {
+		m, err := bridgetest.Recv(ctx, server)
+		if err != nil {
+			t.Fatalf("the next server has got %q: %v", got, err)
+		}
+		got = append(got, m.Method())
 	}
 }

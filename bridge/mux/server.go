@@ -38,6 +38,7 @@ type server struct {
 
 	writing atomic.Pointer[call] // the call that is being written; nil: none is
 	end     serverEnd            // how it has ended
+	settled chan struct{}        // closed when settle has settled the call that was being written when it ended; nil: none was, or it is settled. Under mux.mu
 
 	relistenFirst []*call           // subscriptions of the last server: the writer sends them before all else
 	passedOn      []outItem         // calls that the last server has not taken: the writer sends them next
@@ -162,6 +163,7 @@ func (x *Mux) failCalls(s *server, text string, data []byte) {
 		case call.listen != nil && (s != nil || call.listen.reopening):
 			call.server, call.written, call.listen.reopening = nil, false, true
 		case s != nil && s.writing.Load() == call: // whoever writes it settles it
+			s.settled = make(chan struct{})
 		case s != nil && !call.written:
 			x.passOn(call, s)
 		case s != nil:
@@ -192,12 +194,24 @@ func (x *Mux) serve(conn bridge.Conn) {
 	close(s.allAnswered)
 	err := conn.Close(nil)
 	writer.Wait()
+	s.awaitSettled()
 	s.ackTimer.Stop()
 	s.endTimer.Stop()
 	s.discardQueued()
 	x.mu.Lock()
 	x.closeErr = err
 	x.mu.Unlock()
+}
+
+// awaitSettled returns when no client writes a call any more that it has to settle: that may pass the call on, and only the start of
+// the next server looks for calls that are passed on.
+func (s *server) awaitSettled() {
+	s.mux.mu.Lock()
+	settled := s.settled
+	s.mux.mu.Unlock()
+	if settled != nil {
+		<-settled
+	}
 }
 
 // discardQueued empties out once the server has ended, and reports notifications as dropped: the calls were answered.
