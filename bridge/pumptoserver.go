@@ -131,9 +131,11 @@ func (s *toServerSink) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
-// tryAdmit makes m the message in outgoing, unless the server does not get it (then it is taken), or the Pump has to answer it,
-// which Send does. It is a function of its own so that TrySend needs little stack: of an HTTP client's goroutine, whose stack Go
-// would otherwise copy to a larger one for many requests.
+// tryAdmit makes m the message in outgoing. Otherwise taken says why not: true, the server does not get m, and nothing is
+// left to do; false, Send has to answer m.
+//
+// It is no part of TrySend, which runs deep in the stack of an HTTP connection's goroutine: with more stack than 8 KiB, Go
+// copies that to a larger one for many requests.
 func (s *toServerSink) tryAdmit(m *jsonrpc.Message) (admitted, taken bool) {
 	if m.Kind() == jsonrpc.Request {
 		c := s.newClientCall(*m)

@@ -120,7 +120,9 @@ func BenchmarkTranslate(b *testing.B) {
 	call := jsonrpc.NewRequest(jsonrpc.IntID(7), "tools/call", []byte(`{"text":"`+strings.Repeat("x", 100)+`"}`))
 	result := []byte(`{"text":"` + strings.Repeat("x", 100) + `"}`)
 	b.Run("pipe", func(b *testing.B) { callAndWait(b, echoServer(result), call) })
-	b.Run("translated", func(b *testing.B) { callAndWait(b, translate.Wrap(echoServer(result), passing{}, nil), call) })
+	b.Run("translated", func(b *testing.B) {
+		callAndWait(b, translate.Wrap(echoServer(result), bridgetest.PassingFilter{}, nil), call)
+	})
 }
 
 type dialFunc func(ctx context.Context) (bridge.Conn, error)

@@ -36,7 +36,7 @@ func withoutCancelled(c bridge.Conn) bridge.Conn {
 func TestMuxContract(t *testing.T) {
 	for name, wrap := range map[string]func(bridge.Conn) bridge.Conn{
 		"plain":      func(c bridge.Conn) bridge.Conn { return c },
-		"translated": func(c bridge.Conn) bridge.Conn { return translate.Wrap(c, passing{}, nil) },
+		"translated": func(c bridge.Conn) bridge.Conn { return translate.Wrap(c, bridgetest.PassingFilter{}, nil) },
 	} {
 		t.Run(name, func(t *testing.T) { testMuxContract(t, wrap) })
 	}

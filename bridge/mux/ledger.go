@@ -24,9 +24,8 @@ type call struct {
 	request *jsonrpc.Message // the client's request, while it is not written and no Send waits with it; nil otherwise. See passon.go
 	// repeat is the request, if it only reads and is short, until it was sent twice: a server that ends in an orderly
 	// way may get it when it is about to go. nil otherwise
-	repeat *jsonrpc.Message
-	// passedOn: a server has ended without taking it
-	passedOn bool
+	repeat   *jsonrpc.Message
+	passedOn bool // a server has ended without taking it, or without answering it, and passOn was called
 	removed  bool // it is no longer in the ledger: it was answered or cancelled, or TrySend has not sent it
 
 	cancelled atomic.Bool // it left the ledger without an answer: nothing more about it reaches its client. Not under Mux.mu

@@ -96,7 +96,7 @@ func (w *world) dial(ctx context.Context) (bridge.Conn, error) {
 	case 1:
 		ours = &hesitant{ours, w}
 	case 2:
-		ours = translate.Wrap(&hesitant{ours, w}, passing{}, nil)
+		ours = translate.Wrap(&hesitant{ours, w}, bridgetest.PassingFilter{}, nil)
 	case 3, 4: // reads nothing more soon before it ends
 		d := &deaf{Conn: &hesitant{ours, w}}
 		w.wg.Go(func() {
@@ -106,7 +106,7 @@ func (w *world) dial(ctx context.Context) (bridge.Conn, error) {
 			s.end()
 		})
 		if ours = d; w.roll(2) == 0 {
-			ours = translate.Wrap(d, &keeping{}, nil)
+			ours = translate.Wrap(d, new(bridgetest.KeepingFilter), nil)
 		}
 	}
 	return ours, nil

@@ -760,7 +760,7 @@ func TestMuxServerTakesNothing(t *testing.T) {
 func TestMuxSlowClientOfPump(t *testing.T) {
 	for name, wrap := range map[string]func(bridge.Conn) bridge.Conn{
 		"mux":        func(c bridge.Conn) bridge.Conn { return c },
-		"translated": func(c bridge.Conn) bridge.Conn { return translate.Wrap(c, passing{}, nil) },
+		"translated": func(c bridge.Conn) bridge.Conn { return translate.Wrap(c, bridgetest.PassingFilter{}, nil) },
 	} {
 		bubble(t, name, func(t *testing.T) {
 			x := newMux(t, mux.Options{MaxUnread: 50})

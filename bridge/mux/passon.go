@@ -138,9 +138,9 @@ func (x *Mux) takePassedOn(s *server) (all []outItem) {
 	return all
 }
 
-// isSendersAgain reports whether a call that its Send has given to a server has none any more, as that has not taken
-// it.
-func (x *Mux) isSendersAgain(call *call) bool {
+// isBackWithSender reports whether a server has ended without taking a call that its Send had given to it, so that the
+// Send goes on with the call.
+func (x *Mux) isBackWithSender(call *call) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return !call.removed && call.listen == nil && call.server == nil && call.request == nil

@@ -142,7 +142,7 @@ func TestMuxPassesOnWhatItsConnHasNotWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, server := newDeafMux(t, func(*deaf) {})
 		wrap := x.servers.wrap
-		x.servers.wrap = func(c bridge.Conn) bridge.Conn { return translate.Wrap(wrap(c), &keeping{}, nil) }
+		x.servers.wrap = func(c bridge.Conn) bridge.Conn { return translate.Wrap(wrap(c), new(bridgetest.KeepingFilter), nil) }
 		a, b := x.dial(), x.dial()
 		x.answersOne(a, server)
 		server().isDeaf.Store(false)

@@ -39,7 +39,7 @@ func (s *server) enqueue(ctx context.Context, c *conn, call *call, m jsonrpc.Mes
 		it.written = make(chan struct{})
 	}
 	if call != nil && !s.leaveToWriter(it) {
-		return s.mux.isSendersAgain(call), nil
+		return s.mux.isBackWithSender(call), nil
 	}
 	s.queued.Add(1)
 	select {
@@ -70,10 +70,10 @@ func (s *server) awaitWritten(ctx context.Context, c *conn, it outItem) (again b
 	for {
 		select {
 		case <-it.written:
-			return it.call != nil && s.mux.isSendersAgain(it.call), nil
+			return it.call != nil && s.mux.isBackWithSender(it.call), nil
 		case <-ended:
 			if it.call == nil || !s.has(it.call) {
-				return it.call != nil && s.mux.isSendersAgain(it.call), nil
+				return it.call != nil && s.mux.isBackWithSender(it.call), nil
 			}
 			ended = nil // the writer is writing it, and will say what came of that
 		case <-c.doneChan():

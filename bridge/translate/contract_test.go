@@ -12,6 +12,6 @@ import (
 func TestContract(t *testing.T) {
 	bridgetest.TestConn(t, func(*testing.T) (a, b bridge.Conn, stop func()) {
 		a, b = bridge.Pipe()
-		return translate.Wrap(a, passing{}, nil), b, nil
+		return translate.Wrap(a, bridgetest.PassingFilter{}, nil), b, nil
 	}, bridgetest.Options{InBubble: true})
 }

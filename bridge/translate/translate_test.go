@@ -19,7 +19,7 @@ import (
 
 // script is a Filter that says what the test wants it to.
 type script struct {
-	passing
+	bridgetest.PassingFilter
 	start      func(out *era.Out)
 	fromClient func(m jsonrpc.Message, out *era.Out)
 	fromServer func(m jsonrpc.Message, out *era.Out)
@@ -37,7 +37,7 @@ func (s *script) Start(_ time.Time, out *era.Out) {
 
 func (s *script) FromClient(now time.Time, m jsonrpc.Message, out *era.Out) {
 	if s.fromClient == nil {
-		s.passing.FromClient(now, m, out)
+		s.PassingFilter.FromClient(now, m, out)
 		return
 	}
 	s.fromClient(m, out)
@@ -45,7 +45,7 @@ func (s *script) FromClient(now time.Time, m jsonrpc.Message, out *era.Out) {
 
 func (s *script) FromServer(now time.Time, m jsonrpc.Message, out *era.Out) {
 	if s.fromServer == nil {
-		s.passing.FromServer(now, m, out)
+		s.PassingFilter.FromServer(now, m, out)
 		return
 	}
 	s.fromServer(m, out)
@@ -345,7 +345,7 @@ func TestTranslateLetsGo(t *testing.T) {
 // a message that is offered again because of an error does not come twice.
 func TestTranslateSendGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, server := newTranslated(t, passing{})
+		client, server := newTranslated(t, bridgetest.PassingFilter{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		n := 0
@@ -404,7 +404,7 @@ func TestTranslateSendError(t *testing.T) {
 		why := errors.New("too much")
 		ours, theirs := bridge.Pipe()
 		server := theirs
-		client := receive(translate.Wrap(&stubborn{Conn: ours, sendErr: why}, passing{}, nil))
+		client := receive(translate.Wrap(&stubborn{Conn: ours, sendErr: why}, bridgetest.PassingFilter{}, nil))
 		if err := client.Send(t.Context(), vendor(1)); err != why {
 			t.Errorf("Send = %v", err)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -17,25 +16,6 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
-
-// keeping is a Filter that changes nothing, and knows all that it was given.
-type keeping struct {
-	passing
-	given []jsonrpc.Message
-}
-
-func (k *keeping) FromClient(now time.Time, m jsonrpc.Message, out *era.Out) {
-	k.given = append(k.given, m)
-	k.passing.FromClient(now, m, out)
-}
-
-func (k *keeping) ServerEnded(_ time.Time, _ error, unwritten []jsonrpc.ID, out *era.Out) {
-	for _, m := range k.given {
-		if slices.Contains(unwritten, m.ID()) {
-			out.Unsent = append(out.Unsent, m)
-		}
-	}
-}
 
 // deaf is a server's Conn to which nothing can be written any more once it is deaf.
 type deaf struct {
@@ -83,7 +63,7 @@ func TestTranslateTellsWhatIsUnsent(t *testing.T) {
 				if c.writing != nil {
 					server.writing = make(chan error)
 				}
-				conn := translate.Wrap(server, &keeping{}, nil)
+				conn := translate.Wrap(server, new(bridgetest.KeepingFilter), nil)
 				received := make(chan error, 1)
 				go func() { received <- conn.Receive(context.Background(), handing{make(chan jsonrpc.Message)}) }()
 				bridgetest.Must(t, conn.Send(t.Context(), request(1)))
@@ -120,7 +100,7 @@ func TestTranslateTellsWhatIsUnsent(t *testing.T) {
 }
 
 // doubling is a Filter that makes two requests of each.
-type doubling struct{ passing }
+type doubling struct{ bridgetest.PassingFilter }
 
 func (doubling) FromClient(_ time.Time, m jsonrpc.Message, out *era.Out) {
 	out.Server(m)

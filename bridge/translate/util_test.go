@@ -6,19 +6,8 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
-
-// passing is a Filter that changes nothing.
-type passing struct{}
-
-func (passing) Start(time.Time, *era.Out)                               {}
-func (passing) FromClient(_ time.Time, m jsonrpc.Message, out *era.Out) { out.Server(m) }
-func (passing) FromServer(_ time.Time, m jsonrpc.Message, out *era.Out) { out.Client(m) }
-func (passing) Due() time.Time                                          { return time.Time{} }
-func (passing) Tick(time.Time, *era.Out)                                {}
-func (passing) ServerEnded(time.Time, error, []jsonrpc.ID, *era.Out)    {}
 
 // stubborn is a server's Conn that fails in the ways that a test wants.
 type stubborn struct {

@@ -10,14 +10,16 @@ import (
 // signInCommands are the commands that are about credentials alone.
 var signInCommands = []string{"login", "logout", "status"}
 
+// flagsOfUnattended are the flags that say how a bridge signs in without a person, and whether it waits for one.
+var flagsOfUnattended = []string{"auth", "assertion-file", "idp-issuer", "idp-token-url", "idp-client-id", "idp-client-secret-file", "id-token-file",
+	"auth-wait", "auth-prompt"}
+
 // flagsWithoutEffect are, by command, the flags that do nothing there, or are refused with every value but the default. The command takes
 // them all the same: those of a sign-in so that the flags of connect can be given again as they are, others for lines that were written for
 // mcp-remote. Help does not list them.
 var flagsWithoutEffect = map[string][]string{
-	"login": {"auth", "assertion-file", "idp-issuer", "idp-token-url", "idp-client-id", "idp-client-secret-file", "id-token-file", // a person signs in
-		"auth-wait", "auth-prompt"},
-	"logout": {"auth", "assertion-file", "idp-issuer", "idp-token-url", "idp-client-id", "idp-client-secret-file", "id-token-file",
-		"auth-wait", "auth-prompt", "no-browser", "scope", "client-issuer", "issuer-alias", "dpop"},
+	"login":   flagsOfUnattended, // a person signs in
+	"logout":  slices.Concat(flagsOfUnattended, []string{"no-browser", "scope", "client-issuer", "issuer-alias", "dpop"}),
 	"status":  {"auth-wait", "auth-prompt", "no-browser", "scope", "client-issuer", "resource", "authorize-param", "redirect-host", "redirect-port"},
 	"record":  {"record", "allow-http", "enable-proxy"}, // its first argument is the file of --record
 	"connect": {"allow-http", "enable-proxy"},

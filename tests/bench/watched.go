@@ -51,7 +51,8 @@ func (b *bench) measureWatching() error {
 			return err
 		}
 	}
-	fmt.Printf("%-27s %9s %12s %9s %12s %7s %12s %12s %7s %12s %12s\n", "watched: calls of 100 B", "HTTP, 32", "ratio", "Unix, one", "ratio",
+	fmt.Printf("watched: %d times new processes, %d rounds with each; ratios to off, with their standard errors\n", scenes, rounds)
+	fmt.Printf("%-27s %9s %12s %9s %12s %7s %12s %12s %7s %12s %12s\n", "calls of 100 B", "HTTP, 32", "ratio", "Unix, one", "ratio",
 		"CPU", "ratio", "all", fmt.Sprintf("%d/s", pacedCallsPerSecond), "CPU, ratio", "all")
 	for _, w := range ways {
 		fmt.Printf("%-27s %7.0f/s %12s %9s %12s %7s %12s %12s %5.0f/s %12s %12s\n", w.name,
@@ -127,7 +128,7 @@ func (r ratios) String() string {
 	return fmt.Sprintf("%.3f ±%.3f", mean, math.Sqrt(squares/max(1, n-1)/n))
 }
 
-// measureWatchScene measures each way in so many rounds, after one that does not count. In each round the ways come in another
+// measureWatchScene measures each way in as many rounds as rounds says, after one that does not count. In each round the ways come in another
 // order at random: what comes behind a busy one may be slower.
 func (b *bench) measureWatchScene(ways []*watchWay, rounds int) error {
 	s := &scene{}
