@@ -39,7 +39,7 @@ type Filter interface {
 
 // Out holds the messages that a Filter wants sent, and those that it drops.
 type Out struct {
-	ToClient, ToServer []jsonrpc.Message // to send, in order
+	ToClient, ToServer []jsonrpc.Message // what to send to the client and to the server, in order
 	Dropped            []Dropped         // messages that are sent to nobody
 
 	// Unsent are requests of the client, as it has sent them, that the server has not got before it has ended. They

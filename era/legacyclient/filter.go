@@ -60,7 +60,7 @@ func New(o Options) era.Filter {
 // begun. Requests then go to calls, or to listen if they are about subscriptions.
 type filter struct {
 	session   session   // what client and server have said about themselves
-	handshake handshake // from initialize to its answer
+	handshake handshake // begins the session: takes the messages from initialize to its answer
 	calls     calls     // the client's requests at the server
 	inputs    inputs    // the server's input requests at the client
 	listen    listener  // the client's subscriptions

@@ -18,8 +18,8 @@ const (
 
 // inputs sends the server's input requests to the client.
 type inputs struct {
-	session  *session      // what the client can do
-	calls    *calls        // in whose course the server asks
+	session  *session      // has what the client can do
+	calls    *calls        // the client's requests, in whose course the server asks
 	timeout  time.Duration // how long the client may take to answer
 	randomID func() string // returns a new elicitationId
 
@@ -39,7 +39,7 @@ type inputRound struct {
 
 // inputRequest is one input request of the server to the client.
 type inputRequest struct {
-	call   *call           // in whose course the server asks
+	call   *call           // the client's request in whose course the server asks
 	id     jsonrpc.ID      // the id that the client knows; zero: the request was not sent yet, or is answered
 	key    []byte          // its key in inputRequests: a raw string, as the server spells it
 	m      jsonrpc.Message // the request, with placeholderID

@@ -29,7 +29,7 @@ type changes struct {
 // and the old one is closed when the server has acknowledged the new one. So no
 // change is missed.
 type listener struct {
-	session *session // of the client
+	session *session // what client and server have said about themselves
 
 	changes        changes           // the lists whose changes the client gets; none before notifications/initialized
 	uris           []string          // the resources that the client has subscribed to, in order
@@ -46,7 +46,7 @@ type listener struct {
 
 // listenStream is one subscriptions/listen.
 type listenStream struct {
-	id             jsonrpc.ID // of the request
+	id             jsonrpc.ID // the id of the subscriptions/listen
 	changes        changes    // the lists that it asks for
 	uris           []string   // the resources that it asks for
 	grantedURIs    []string   // the resources that the server has granted

@@ -33,9 +33,9 @@ func readResult(m jsonrpc.Message) resultParts {
 }
 
 // keysToRemove appends the keys of a result that legacy revisions do not have (C.0): resultType,
-// the caching hints, and _meta if nothing of it is left. standardMethod says that 2026-07-28
-// defines the method: in results of other methods ttlMs may mean anything. ok is false if a part
-// of _meta must be removed beside these keys.
+// the caching hints, and _meta if it has only what legacy revisions do not have (legacyMeta).
+// standardMethod says that 2026-07-28 defines the method: in results of other methods ttlMs may
+// mean anything. ok is false if a part of _meta must be removed beside these keys.
 func (parts resultParts) keysToRemove(keys []string, standardMethod bool) (_ []string, ok bool) {
 	keys = append(keys, "resultType")
 	if standardMethod {
@@ -63,8 +63,9 @@ func legacyResult(result []byte, parts resultParts, standardMethod bool) []byte 
 	return result
 }
 
-// legacyMeta returns a server's _meta without what legacy revisions do not have; nil if nothing
-// is left.
+// legacyMeta returns a server's _meta without what legacy revisions do not have, the serverInfo and
+// the id of a subscription; nil if it had nothing else. A _meta that has neither is returned as it
+// is, also if it is empty or no object.
 func legacyMeta(meta []byte) []byte {
 	if !shape.IsObject(meta) {
 		return meta

@@ -16,7 +16,7 @@ import (
 
 // schemas knows which output schemas were wrapped when the client saw them.
 type schemas struct {
-	wrapped map[string]bool // by the name of the tool; absent: the schema was not wrapped
+	wrapped map[string]bool // by the name of a tool: whether its output schema was wrapped; absent: it was not
 }
 
 // maxSchemaDepth is how deep references are looked for in a schema. Each level

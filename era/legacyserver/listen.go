@@ -48,14 +48,14 @@ type openListen struct {
 // earlyNotification is a notification for a listen that came before its acknowledgement was sent.
 // Of those with the same method and uri the latest is kept.
 type earlyNotification struct {
-	method, uri string          // of m; uri is "" but in notifications/resources/updated
+	method, uri string          // the method of m, and the URI of the resource that it is about; "": it is not notifications/resources/updated
 	m           jsonrpc.Message // the server's notification
 }
 
 // resource is a resource that the server has subscribed for the bridge, or is
 // about to.
 type resource struct {
-	uri         []byte        // as the first listen for it has spelled it; raw
+	uri         []byte        // its URI, raw, as the first listen for it has spelled it
 	subscribed  bool          // the server has subscribed it; false: it was asked to
 	refs        int           // how many listens want it
 	waiting     []*openListen // listens that wait until it is subscribed
