@@ -290,7 +290,7 @@ type watchedSink struct {
 	watch *StallWatch // the StallWatch that makes the Sends
 }
 
-// Send implements Sink: it has the StallWatch send m to the inner Sink.
+// Send implements Sink: it has the StallWatch send m to the inner Sink, with the StallWatch's ctx in the place of its own.
 func (s *watchedSink) Send(_ context.Context, m jsonrpc.Message) error {
 	return s.watch.Send(s.Sink, m)
 }

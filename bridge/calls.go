@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// lateAfter are the ages at which PendingCalls.OnLate is told of a call.
+// lateAfter are the ages at which PendingCalls.OnLate is told of a client's request.
 var lateAfter = [...]time.Duration{10 * time.Second, 60 * time.Second}
 
 // lateCheckInterval is how often PendingCalls look for late calls, as long as there are any calls.
@@ -20,8 +20,8 @@ const lateCheckInterval = 5 * time.Second
 // subscriptions/listen, and the requests of servers. The zero PendingCalls work. Their methods may be
 // called concurrently.
 type PendingCalls struct {
-	// OnLate is told of a call once it is more than 10 seconds old, and again once it is more
-	// than 60. It is called by a goroutine of the PendingCalls. nil: nobody is told.
+	// OnLate is told of a request of a client, but not of a subscription, when it is 10 seconds old, and again when it
+	// is 60, or up to 5 seconds later. It is called by a goroutine of the PendingCalls. nil: nobody is told.
 	OnLate func(PendingCall)
 
 	// OnNotedEnd is told of a call that has ended, if Visit has noted something about it. It must not wait, and
@@ -168,8 +168,8 @@ func (l *callList) remove(p *pendingEntry) {
 	l.count--
 }
 
-// remove takes a call out, if it was entered, and tells OnNotedEnd of it. It is called before the answer is passed on
-// (see Visit).
+// remove takes a call out, if it was entered, and tells OnNotedEnd of it if it has a Note. It is called before the
+// answer is passed on (see Visit).
 func (c *PendingCalls) remove(p *pendingEntry) {
 	if p.list == nil {
 		return

@@ -40,12 +40,12 @@ type PumpOptions struct {
 	// 0 means DefaultDrainTimeout, negative means not to wait.
 	DrainTimeout time.Duration
 
-	// ShutdownGrace bounds the wait for owed answers, and for a server that takes
-	// nothing, after ctx is done. 0 means DefaultShutdownGrace, negative means not to wait.
+	// ShutdownGrace bounds the wait for owed answers, and for a server that takes nothing, after ctx is done, unless
+	// ShutdownGraceFor says for how long. 0 means DefaultShutdownGrace, negative means not to wait.
 	ShutdownGrace time.Duration
 
-	// ShutdownGraceFor, if not nil, is asked for the ShutdownGrace when ctx is done; why is the cause of that
-	// (context.Cause). 0 or negative means not to wait.
+	// ShutdownGraceFor, if not nil, is asked when ctx is done how long to wait, in the place of ShutdownGrace; why is
+	// the cause of that (context.Cause). 0 or negative means not to wait.
 	ShutdownGraceFor func(why error) time.Duration
 
 	// Shutdown, if not nil, is closed when the program is about to end. From then

@@ -252,8 +252,8 @@ func (p *Pool) newServer(ctx context.Context, party string, key Key, clientInfo 
 	return s, nil
 }
 
-// logRestart is the OnRestart of a Mux: it logs why a server that has ended is started again, and after how
-// long.
+// logRestart is the OnRestart of a Mux: it logs why a server has ended, or could not be had, and after how long
+// another one is tried if it is wanted.
 func (p *Pool) logRestart(err error, wait time.Duration) {
 	switch {
 	case errors.Is(err, bridge.ErrBusy):
