@@ -13,13 +13,13 @@ import (
 )
 
 // requestFacts is what a request says of itself in its params: what its headers have
-// to repeat.
+// to repeat, and what must not stand there twice.
 type requestFacts struct {
 	meta           era.Meta // what its _meta says
 	name           []byte   // the name of the tool or prompt, the URI of the resource, or the taskId, raw; nil: it names nothing
 	arguments      []byte   // params.arguments of any request, raw, so of tools/call and prompts/get; nil: none
-	requestState   []byte   // requestState, raw; nil: none
-	inputResponses []byte   // inputResponses, raw; nil: none
+	requestState   []byte   // params.requestState, raw, kept to notice a second one; nil: none
+	inputResponses []byte   // params.inputResponses, raw, kept to notice a second one; nil: none
 	duplicateKey   string   // a key in params or _meta, of those that are read here, that stands twice, so that two readers could differ about it; "": none does
 }
 

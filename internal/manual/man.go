@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// Man returns the man page, in section 1, with the macros of man(7): all commands, all flags, all topics.
+// Man returns the man page, in section 1, with the macros of man(7): all commands and flags that are shown (Command.Hidden, Flag.Text), and
+// all topics.
 func (m *Manual) Man() string {
 	r := &roff{}
 	r.writeMacro("TH", strings.ToUpper(m.Program), "1", "", m.Program+" "+m.Version, "User Commands")
@@ -59,8 +60,8 @@ func (m *Manual) Man() string {
 	return r.String()
 }
 
-// allGroups returns all groups in their order, each with those of its flags that any command has, and with the names of these commands in
-// its title.
+// allGroups returns the groups in their order, each with those of its flags that are shown for any command, and with the names of these
+// commands in its title. A group of which no flag is shown is left out.
 func (m *Manual) allGroups() []shownGroup {
 	var found []shownGroup
 	commands := map[string][]string{}

@@ -202,7 +202,7 @@ func (m *recordMaker) beginCallNote(d *redact.Redactor, server string, s *observ
 	m.Duration = m.now.Sub(since)
 }
 
-// makeWaitingCall makes the record of a request that came before somebody looked.
+// makeWaitingCall makes the record of a request that had no answer yet when somebody began to look at the trace (Record.Earlier).
 func (m *recordMaker) makeWaitingCall(d *redact.Redactor, w *observe.WaitingCall) {
 	m.beginCallNote(d, w.Server, w.Session, w.Method, w.ID, w.Since)
 	m.Kind, m.Time, m.Hop, m.Dir, m.Earlier = Request, w.Since, observe.Downstream.String(), w.Dir.String(), true

@@ -117,8 +117,8 @@ func (r *Recorder) updateSinks() {
 	}
 }
 
-// WaitingLine returns the line of a request that waits for its answer and came before somebody looked (Earlier), as a Sink gets
-// lines.
+// WaitingLine returns the line of a request that had no answer yet when somebody began to look at the trace (Record.Earlier), as a
+// Sink gets lines.
 func (r *Recorder) WaitingLine(w *observe.WaitingCall) []byte {
 	m := recordMaker{now: time.Now()}
 	m.makeWaitingCall(r.redactor.Load(), w)

@@ -25,7 +25,7 @@ type tokenExpiries struct {
 	now func() time.Time // returns the time by the wall clock
 
 	mu           sync.Mutex       // guards the fields below
-	bySecond     map[int64]expiry // by the second at which it ends, in Unix time
+	bySecond     map[int64]expiry // the contexts that are not done, by the second at which they end, in Unix time
 	timer        *time.Timer      // calls cancelExpired; nil: it was never needed
 	timerFiresAt time.Time        // when the timer fires, by the clock of timers; zero: it does not
 	closed       bool             // close was called: the timer is not set any more

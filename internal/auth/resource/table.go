@@ -14,7 +14,7 @@ import (
 // not change.
 type routeTable struct {
 	resources      []Resource           // the Resources from which it was made
-	endpoints      map[string]*endpoint // by path, without the path of the public URL
+	endpoints      map[string]*endpoint // the endpoints, by their paths without the path of the public URL
 	fallback       *endpoint            // the endpoint for every path that has no endpoint
 	publicPath     string               // the path of the public URL; "": it has none
 	audiences      []string             // the addresses of all endpoints; nil: there is no public URL

@@ -22,7 +22,7 @@ type Registration struct {
 	ManagementToken Secret `json:"-"` // the access token for ManagementURL
 }
 
-// secretsByName returns the fields that are written as secrets, by the name they have in the file.
+// secretsByName returns the fields of type Secret, for pack and unpack, by the names that they have in the file.
 func (r *Registration) secretsByName() map[string]*Secret {
 	return map[string]*Secret{"clientSecret": &r.ClientSecret, "managementToken": &r.ManagementToken}
 }

@@ -33,7 +33,7 @@ type Credential struct {
 	DPoPKey      Secret `json:"-"` // private key of the DPoP proofs that AccessToken needs; zero: it needs none
 }
 
-// secretsByName returns the fields that are written as secrets, by the name they have in the file.
+// secretsByName returns the fields of type Secret, for pack and unpack, by the names that they have in the file.
 func (c *Credential) secretsByName() map[string]*Secret {
 	return map[string]*Secret{"access": &c.AccessToken, "refresh": &c.RefreshToken, "id": &c.IDToken, "dpopKey": &c.DPoPKey}
 }
@@ -56,8 +56,8 @@ func (s *revealedSecret) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// pack returns value in the form in which it stands in a file. secrets are its fields of type Secret, by
-// name. ErrInput: it cannot be encoded.
+// pack returns value in the form in which it stands in a file. secrets are its fields of type Secret, as its
+// secretsByName returns them. ErrInput: it cannot be encoded.
 func pack(value any, secrets map[string]*Secret) (packedStruct, error) {
 	encoded, err := json.Marshal(value)
 	if err != nil {

@@ -76,8 +76,8 @@ func (p *prober) recheckLater(t requester, first *probe.Reply, stream func(conte
 // as held back.
 const minSilenceFactor = 4
 
-// runRechecks makes the checks that recheckLater was given, when nothing else goes on, and waits for them. It is called once,
-// after the last recheckLater.
+// runRechecks makes the checks that recheckLater was given, all at the same time, and waits for them. It is called once, after
+// the last recheckLater, when the prober makes no other requests.
 func (p *prober) runRechecks(ctx context.Context) {
 	close(p.rechecks)
 	var all sync.WaitGroup
