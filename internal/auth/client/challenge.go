@@ -72,7 +72,7 @@ func (r *challengeResponder) answer401WithoutPerson(ctx context.Context, d auth.
 	if err != nil && (old == nil || ctx.Err() != nil || !auth.Is(err, auth.Unavailable)) {
 		return nil, "", err
 	}
-	moved := old != nil && s != nil && !s.OriginIsAuthServer && !s.hasIssuer(old.stored.Issuer)
+	moved := old != nil && s != nil && !s.OriginIsAuthServer && !s.hasIssuer(old.credential.Issuer)
 	if old != nil && !moved && !isJustIssued && r.options.Machine == nil {
 		next, err = r.renewer.replaceRefusedToken(ctx, old)
 		var required *SignInRequired

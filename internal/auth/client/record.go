@@ -125,7 +125,7 @@ func (r *serverRecord) noteDemand(ctx context.Context, d auth.Demand, old *crede
 			w.OnlyAcceptsDPoP = d.AcceptsDPoP && !d.AcceptsBearer
 		}
 		if stepUp && old != nil {
-			w.Scopes = auth.UnionScope(auth.UnionScope(w.Scopes, old.stored.RequestedScopes), old.stored.GrantedScopes)
+			w.Scopes = auth.UnionScope(auth.UnionScope(w.Scopes, old.credential.RequestedScopes), old.credential.GrantedScopes)
 		}
 		w.Scopes = auth.UnionScope(w.Scopes, d.Scopes)
 		if len(w.Scopes) > maxScopes {

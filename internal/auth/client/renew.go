@@ -38,7 +38,7 @@ type renewer struct {
 	mu                    sync.Mutex            // guards the fields below
 	closed                bool                  // close was called: no renewal begins any more
 	currentRenewal        *renewal              // the renewal under way; nil: none is
-	renewPause            renewalPause          // the pause after the last renewal that failed; the zero value: there is none
+	renewPause            renewalPause          // the pause after the last renewal that failed, or whose credential could not be stored; the zero value: there is none
 	unrenewableGeneration tokenstore.Generation // the credential that is not renewed for maxRenewPause from unrenewableAt on, since that would not help; 0: none
 	unrenewableAt         time.Time             // when markUnrenewable was called
 	unsavedCredential     *unsavedCredential    // what could not be stored; nil: all is stored
@@ -75,11 +75,11 @@ func (r *renewer) beginWork() (done func(), err error) {
 	return r.runningWork.Done, nil
 }
 
-// A renewalPause is the time after a failed renewal in which no other one is tried.
+// A renewalPause is the time in which no renewal is tried, after one that has failed or whose credential could not be stored.
 type renewalPause struct {
 	until      time.Time             // when the pause ends
 	failures   int                   // how many renewals of this credential have failed in a row
-	err        error                 // the error of the last failed renewal; nil: there is no pause
+	err        error                 // why the last renewal has failed, or its credential could not be stored; nil: there is no pause
 	generation tokenstore.Generation // the generation of the credential that was to be renewed
 }
 
@@ -124,7 +124,7 @@ func (r *renewer) loadOrRenew(ctx context.Context, h *credentialSnapshot) (*cred
 			return h, err
 		}
 	}
-	refused, now := r.tokens.isRefused(h) || h.stored.AccessToken.IsZero(), r.now()
+	refused, now := r.tokens.isRefused(h) || h.credential.AccessToken.IsZero(), r.now()
 	if !refused && !h.isDue(now) && !h.isUnsaved {
 		return h, nil
 	}
@@ -158,7 +158,7 @@ func (r *renewer) isRenewable(h *credentialSnapshot) bool {
 	if since := r.now().Sub(r.unrenewableAt); r.unrenewableGeneration == h.generation && r.unrenewableGeneration != 0 && since >= 0 && since < maxRenewPause {
 		return false
 	}
-	return r.options.Machine != nil || !h.stored.RefreshToken.IsZero() || h.isUnsaved
+	return r.options.Machine != nil || !h.credential.RefreshToken.IsZero() || h.isUnsaved
 }
 
 // joinOrBeginRenewal returns the renewal that is under way, or begins one of h. The error is errCredentialClosed.

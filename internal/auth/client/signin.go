@@ -62,7 +62,7 @@ type SignInFlow struct {
 	callbackReceiver    *callbackReceiver         // takes the browser's return; nil: the person signs in with a device code
 
 	callbackServer   *http.Server   // serves callbackReceiver; nil: with a device code
-	servingListeners sync.WaitGroup // its goroutines, one for each listener
+	servingListeners sync.WaitGroup // the goroutines of callbackServer, one for each listener
 	closeOnce        sync.Once      // makes only the first Close do something
 }
 

@@ -38,10 +38,10 @@ func LastTokenRefusal(ctx context.Context, store *tokenstore.Store, e tokenstore
 // noteTokenRefusal stores that the server refuses the token of h, for the command status.
 func (r *serverRecord) noteTokenRefusal(ctx context.Context, h *credentialSnapshot, reason string) {
 	r.reportError(updateDocument(ctx, r, refusalDocumentName, func(last *TokenRefusal) (bool, error) {
-		if last.concernsTokenIssuedAt(h.stored.IssuedAt) && last.Reason == reason && !last.AcceptedSince {
+		if last.concernsTokenIssuedAt(h.credential.IssuedAt) && last.Reason == reason && !last.AcceptedSince {
 			return false, nil
 		}
-		*last = TokenRefusal{RefusedAt: r.now(), TokenIssuedAt: h.stored.IssuedAt, Reason: reason}
+		*last = TokenRefusal{RefusedAt: r.now(), TokenIssuedAt: h.credential.IssuedAt, Reason: reason}
 		return true, nil
 	}))
 }
@@ -54,7 +54,7 @@ func (r *challengeResponder) noteTokenAccepted(ctx context.Context, h *credentia
 	}
 	refused := false
 	err := updateDocument(ctx, r.record, refusalDocumentName, func(last *TokenRefusal) (bool, error) {
-		refused = last.concernsTokenIssuedAt(h.stored.IssuedAt)
+		refused = last.concernsTokenIssuedAt(h.credential.IssuedAt)
 		changed := refused && !last.AcceptedSince
 		last.AcceptedSince = true
 		return changed, nil
@@ -79,10 +79,10 @@ const (
 // wouldSignInBeUseless reports whether old, the stored credential, comes from a sign-in of the last hour, the server has accepted it for nothing, and it was
 // asked for all wanted scopes: another sign-in would only bring the same.
 func (r *challengeResponder) wouldSignInBeUseless(w serverDemands, old *credentialSnapshot, wanted []string) bool {
-	if r.options.Machine != nil || old.stored.AccessToken.IsZero() || w.IsTokenAccepted || w.countRecentSignIns(r.now(), stepUpWindow) == 0 || old.isExpired(r.now()) {
+	if r.options.Machine != nil || old.credential.AccessToken.IsZero() || w.IsTokenAccepted || w.countRecentSignIns(r.now(), stepUpWindow) == 0 || old.isExpired(r.now()) {
 		return false
 	}
 	last := w.SignInTimes[len(w.SignInTimes)-1]
-	return !old.stored.IssuedAt.Before(last.Add(-lockTimeout)) &&
-		!slices.ContainsFunc(wanted, func(scope string) bool { return !slices.Contains(old.stored.RequestedScopes, scope) })
+	return !old.credential.IssuedAt.Before(last.Add(-lockTimeout)) &&
+		!slices.ContainsFunc(wanted, func(scope string) bool { return !slices.Contains(old.credential.RequestedScopes, scope) })
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
 )
 
-// A credentialSnapshot is a credential as it was read from the store. It does not change, but for isAcceptanceNoted.
+// A credentialSnapshot is a credential as it was read from the store or, if isUnsaved, as the issuer has given it. It does not change, but for isAcceptanceNoted.
 type credentialSnapshot struct {
 	generation          tokenstore.Generation // its generation in the store; if isUnsaved, the one that it is to replace
-	stored              tokenstore.Credential // the credential as it was read
+	credential          tokenstore.Credential // the credential itself
 	renewAt             time.Time             // from then on the next use renews the token; zero: only a 401 does
 	prover              *auth.Prover          // makes the DPoP proofs; nil: the token is not bound to a key
 	authorizationHeader []string              // the value of the header Authorization
@@ -24,7 +24,7 @@ type credentialSnapshot struct {
 
 // token returns the access token, without the refresh token.
 func (h *credentialSnapshot) token() auth.Token {
-	s := h.stored
+	s := h.credential
 	return auth.Token{AccessToken: s.AccessToken.Reveal(), Type: s.TokenType, Scopes: s.GrantedScopes, Expires: s.ExpiresAt}
 }
 
@@ -35,12 +35,12 @@ func (h *credentialSnapshot) isDue(now time.Time) bool {
 
 // isExpired reports whether the token has expired. It is false if nobody said when it does.
 func (h *credentialSnapshot) isExpired(now time.Time) bool {
-	return !h.stored.ExpiresAt.IsZero() && !now.Before(h.stored.ExpiresAt)
+	return !h.credential.ExpiresAt.IsZero() && !now.Before(h.credential.ExpiresAt)
 }
 
 // hasSameToken reports whether two snapshots have the same access token, issued at the same time; the rest may differ. It is false if they have none.
 func (h *credentialSnapshot) hasSameToken(o *credentialSnapshot) bool {
-	return h.stored.AccessToken.Equal(o.stored.AccessToken) && h.stored.IssuedAt.Equal(o.stored.IssuedAt) && !h.stored.AccessToken.IsZero()
+	return h.credential.AccessToken.Equal(o.credential.AccessToken) && h.credential.IssuedAt.Equal(o.credential.IssuedAt) && !h.credential.AccessToken.IsZero()
 }
 
 // A tokenCache has the credential as this process has read it last, and the token that the server refused last. It may be used concurrently.
@@ -71,7 +71,7 @@ func (t *tokenCache) noteTokenRefused(h *credentialSnapshot) {
 
 // mayReplace reports whether a request that failed with old (nil: without a token) may be tried with h: it has another token, not refused. nil h: no.
 func (t *tokenCache) mayReplace(h, old *credentialSnapshot) bool {
-	return h != nil && !h.stored.AccessToken.IsZero() && !t.isRefused(h) && (old == nil || !h.hasSameToken(old))
+	return h != nil && !h.credential.AccessToken.IsZero() && !t.isRefused(h) && (old == nil || !h.hasSameToken(old))
 }
 
 // readStore reads the store, and makes what is there the current credential; nil: nothing usable is stored.
@@ -113,7 +113,7 @@ const (
 // newSnapshot returns a new snapshot of e, and chooses at random when it is due for renewal. The error: its key for DPoP proofs cannot be used.
 func (t *tokenCache) newSnapshot(e tokenstore.Entry) (*credentialSnapshot, error) {
 	s := e.Credential
-	h := &credentialSnapshot{generation: e.Generation, stored: s, authorizationHeader: []string{s.TokenType + " " + s.AccessToken.Reveal()}}
+	h := &credentialSnapshot{generation: e.Generation, credential: s, authorizationHeader: []string{s.TokenType + " " + s.AccessToken.Reveal()}}
 	if life := s.ExpiresAt.Sub(s.IssuedAt); !s.ExpiresAt.IsZero() && !s.IssuedAt.IsZero() && life > 0 {
 		ahead := min(life/renewLifetimeDivisor, maxRenewAhead)
 		h.renewAt = s.ExpiresAt.Add(-ahead/2 - time.Duration(t.random()*float64(ahead/2)))

@@ -106,7 +106,7 @@ func (x *roundTrip) newRequest(h *credentialSnapshot, isRetry bool) (*http.Reque
 	if h.prover == nil {
 		return out, nil
 	}
-	proof, err := h.prover.Proof(x.request.Method, x.request.URL.String(), h.stored.AccessToken.Reveal())
+	proof, err := h.prover.Proof(x.request.Method, x.request.URL.String(), h.credential.AccessToken.Reveal())
 	if err != nil {
 		if out.Body != nil {
 			_ = out.Body.Close()
