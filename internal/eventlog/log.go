@@ -42,14 +42,14 @@ type Log struct {
 	initialLevel hclog.Level       // what Toggle returns to
 	stopEvents   func()            // ends the watching of events
 
-	refusalLimiter *eventLimiter[string]               // refusals by rule, status and cause; notes by code and server; busy servers
-	dropLimiter    *eventLimiter[string]               // by server and reason
-	stderrLimiter  *eventLimiter[int]                  // by process id
+	refusalLimiter *eventLimiter[string]               // limits the lines of refused requests, by rule, status and cause; of notes, by code and server; of clients without a place, by server
+	dropLimiter    *eventLimiter[string]               // limits the lines of dropped messages, by server and reason
+	stderrLimiter  *eventLimiter[int]                  // limits the lines that processes write to stderr, by process id
 	redactText     atomic.Pointer[func(string) string] // takes secrets out of texts; see SetRedact; nil: nothing is taken out
 	redactLine     atomic.Pointer[func(string) string] // takes secrets out of lines of stderr; see SetLineRedact; nil: redactText does it
 
-	mu            sync.Mutex // guards stopExchanges
-	stopExchanges func()     // ends the watching of messages; nil: nobody watches
+	mu           sync.Mutex // guards stopMessages
+	stopMessages func()     // ends the watching of messages; nil: nobody watches
 }
 
 // New returns a Log of what o tells of from now on. It writes to out, and looks at messages
@@ -132,15 +132,16 @@ func (l *Log) watchMessages(on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case on && l.stopExchanges == nil:
-		l.stopExchanges = l.observer.Watch(&exchangeWatcher{l.logger, l.sanitized})
-	case !on && l.stopExchanges != nil:
-		l.stopExchanges()
-		l.stopExchanges = nil
+	case on && l.stopMessages == nil:
+		l.stopMessages = l.observer.Watch(&exchangeWatcher{l.logger, l.sanitized})
+	case !on && l.stopMessages != nil:
+		l.stopMessages()
+		l.stopMessages = nil
 	}
 }
 
-// Event implements observe.EventWatcher: it writes the line of an event. Refusals, drops, notes and stderr beyond a rate get none: the limiters count them.
+// Event implements observe.EventWatcher: it writes the line of an event. Of refusals, drops, notes and stderr beyond a rate it writes none above debug: the
+// limiters count them.
 func (l *Log) Event(e observe.Event) {
 	switch e := e.(type) {
 	case observe.SessionOpened:
