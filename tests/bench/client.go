@@ -17,8 +17,8 @@ var transport = &http.Transport{MaxIdleConns: 4096, MaxIdleConnsPerHost: 4096, D
 
 // process is a program under measurement that ends with its stdin.
 type process struct {
-	cmd   *exec.Cmd
-	stdin io.Closer
+	cmd   *exec.Cmd // the process
+	stdin io.Closer // ends it
 }
 
 func (p *process) close() {
@@ -102,10 +102,10 @@ const (
 // peer is one session over Streamable HTTP, or a client of the era without
 // sessions, or of the bare HTTP server. Several goroutines may use copies of it.
 type peer struct {
-	url     string
-	session string
-	form    messageForm
-	buf     []byte
+	url     string      // where the POSTs go
+	session string      // the session id; "": none is sent
+	form    messageForm // how its requests are spelled
+	buf     []byte      // memory for the replies
 }
 
 // clone returns a peer for the same session and another goroutine.

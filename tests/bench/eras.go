@@ -124,14 +124,13 @@ func (b *bench) printInFlight(s *scene, k kind, c client) error {
 }
 
 // comparedClients is a call between the eras, and what it is compared with: calls over
-// the same transport, within 2026-07-28 to a process that all share, and within
-// 2025-06-18 to one of the client's own. mixed shares a process, too.
+// the same transport.
 type comparedClients struct {
-	name       string
-	translated client
+	name       string // what the table calls the call
+	translated client // calls between the eras, a process that all share
 
-	newer client // nil: the transport is none of 2026-07-28
-	older client
+	newer client // calls within 2026-07-28, a process that all share; nil: the transport is none of 2026-07-28
+	older client // calls within 2025-06-18, a process of its own
 }
 
 // measureTranslation measures what the calls between eras cost more than those within

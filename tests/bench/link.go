@@ -49,7 +49,7 @@ const headSize = 64
 // linkClient makes a client of a link.
 type linkClient struct {
 	link
-	form messageForm
+	form messageForm // how its requests are spelled
 }
 
 func (c linkClient) messageForm() messageForm { return c.form }
@@ -208,8 +208,9 @@ func paced(workers []client, perSecond float64, d time.Duration) (float64, error
 	return float64(count.Load()) / time.Since(begin).Seconds(), nil
 }
 
-// linkRate keeps inFlight calls in the link. Of those, senders are being
-// written at a time: more than one where a send waits for something.
+// linkRate returns how many calls a second are answered while inFlight calls are in the
+// link, for d. Of those, senders are being written at a time: more than one where a send
+// waits for something.
 func linkRate(l linkClient, inFlight, senders int, d time.Duration) (float64, error) {
 	slots := make(chan struct{}, inFlight)
 	stop := make(chan struct{})
@@ -254,7 +255,8 @@ func linkRate(l linkClient, inFlight, senders int, d time.Duration) (float64, er
 	return float64(count) / time.Since(begin).Seconds(), nil
 }
 
-// linkRates adds up what the links answer side by side.
+// linkRates returns the sum of the linkRates of the links, which are used at the same time with one
+// sender each.
 func linkRates(links []link, inFlight int, d time.Duration) (sum float64, err error) {
 	rates, errs := make([]float64, len(links)), make([]error, len(links))
 	var wg sync.WaitGroup
@@ -270,10 +272,10 @@ func linkRates(links []link, inFlight int, d time.Duration) (sum float64, err er
 
 // lines is a link of one message a line.
 type lines struct {
-	w    io.Writer
-	r    *bufio.Reader
-	end  func() error
-	head [headSize]byte
+	w    io.Writer      // takes the lines that are sent
+	r    *bufio.Reader  // has the lines that come
+	end  func() error   // closes the link, for close
+	head [headSize]byte // what recv has returned last
 }
 
 func newLines(r io.Reader, w io.Writer, end func() error) *lines {

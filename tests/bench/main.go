@@ -105,17 +105,18 @@ func copyProgram(from, to string) error {
 	return os.WriteFile(to, data, 0o755)
 }
 
+// bench is one run of the program: how much is measured, and of what.
 type bench struct {
-	binary          string
-	dir             string // for sockets
-	bridgesStarted  int    // started so far
-	calls, bigCalls int    // in a scene, of each row
-	scenes          int
-	rounds          int
-	measureTime     time.Duration
-	notes           int
-	sessions        int
-	quick           bool
+	binary          string        // the path of the bridge's program
+	dir             string        // the folder for sockets and traces
+	bridgesStarted  int           // how many bridges were started so far
+	calls, bigCalls int           // how many calls of each row are made in a scene, and how many if they have 1 MB
+	scenes          int           // how often calls are timed with new processes
+	rounds          int           // how often all else is measured
+	measureTime     time.Duration // how long a rate is measured
+	notes           int           // how many notifications a rate of notifications is measured with
+	sessions        int           // how many sessions the memory is measured with
+	quick           bool          // -quick: the numbers above are small, to see that all works
 }
 
 func micros(d time.Duration) string { return fmt.Sprintf("%.0f µs", float64(d)/1e3) }

@@ -10,11 +10,11 @@ import (
 
 // scene is what every round of a step needs: both floors and a bridge.
 type scene struct {
-	pipe     *lines
-	bareHTTP *peer
-	bridge   *bridgeAddr
+	pipe     *lines      // the bare stdio server
+	bareHTTP *peer       // a client of the bare HTTP server
+	bridge   *bridgeAddr // a bridge with a stdio server
 
-	cleanups []func()
+	cleanups []func() // end what was started; close calls them, the last one first
 }
 
 func (b *bench) begin() (*scene, error) {
@@ -81,10 +81,10 @@ func (b *bench) callsForSize(size int) int {
 
 // row is one line of a table of calls.
 type row struct {
-	name  string
-	c     client
-	pipes int // bare stdio calls in its floor
-	hops  int // bare HTTP calls in its floor
+	name  string // what the table calls the row
+	c     client // makes its calls
+	pipes int    // how many bare stdio calls its floor has
+	hops  int    // how many bare HTTP calls its floor has
 }
 
 // floor is what a row's call costs without a bridge.
@@ -149,9 +149,9 @@ func (b *bench) printCalls(title string, f messageForm, open func(*scene) ([]row
 
 // callTimes are the times of calls of one size: of the bare forms, and by rows.
 type callTimes struct {
-	stdio, http    []time.Duration
-	floor, bridged [][]time.Duration
-	ratios         [][]float64
+	stdio, http    []time.Duration   // how long a bare stdio call takes, and a bare HTTP call: the median of each turn
+	floor, bridged [][]time.Duration // by row: how long its floor takes, and its call, in each turn
+	ratios         [][]float64       // by row: bridged / floor, in each turn
 }
 
 // timeRows adds what one scene's calls take.
@@ -221,10 +221,10 @@ func (b *bench) measureRemote() error {
 
 // chain is a way through two bridges, the first of which serves a URL.
 type chain struct {
-	name string
-	kind kind   // of the session
-	mode string // --transport
-	path string // of the second bridge
+	name string // what the table calls the way
+	kind kind   // the transport of the session with the first bridge
+	mode string // --transport of the first bridge
+	path string // the path at which the second bridge is called
 }
 
 func chains() []chain {

@@ -16,9 +16,9 @@ import (
 // kind is a transport by which a bridge is called. The clients are minimal:
 // what they cost is added to what the bridge costs.
 type kind struct {
-	name    string
-	open    func(*bridgeAddr) (client, error) // a session
-	senders int                               // for linkRate
+	name    string                            // what the tables call the transport
+	open    func(*bridgeAddr) (client, error) // opens a session with a bridge
+	senders int                               // how many goroutines send at a time in linkRate; 0: the transport has no link
 }
 
 var streamable = kind{"Streamable HTTP", openStreamable, 0}
@@ -62,10 +62,10 @@ func dialUnix(s *bridgeAddr) (link, error) {
 
 // sseLink is a link over HTTP+SSE.
 type sseLink struct {
-	body io.Closer
-	r    *bufio.Reader
-	post string // URL
-	head [headSize]byte
+	body io.Closer      // ends the event stream
+	r    *bufio.Reader  // reads the event stream
+	post string         // the URL for the POSTs
+	head [headSize]byte // what recv has returned last
 }
 
 func dialSSE(s *bridgeAddr) (link, error) {
@@ -142,12 +142,12 @@ func (e *sseLink) recv() (head []byte, size int, err error) {
 
 // webSocket is a link over WebSocket (RFC 6455).
 type webSocket struct {
-	conn net.Conn
-	r    *bufio.Reader
-	head [headSize]byte
+	conn net.Conn       // the TCP connection
+	r    *bufio.Reader  // reads conn
+	head [headSize]byte // what recv has returned last
 }
 
-// Of a frame's first two bytes.
+// Bits of a frame's first two bytes: wsMask is of the second one, the others are of the first one.
 const (
 	wsFin   = 0x80
 	wsText  = 0x1

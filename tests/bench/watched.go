@@ -20,9 +20,8 @@ import (
 // the memory of a process lies makes it about 1 % quicker or slower for as long as it lives. A ratio is the mean of all scenes, and
 // behind ± stands its standard error. "off, once more" shows how much two equal bridges differ.
 //
-// The CPU time is that of one of the calls over HTTP. "all" is the client, the bridge, its server and the viewer together: where they
-// share the CPUs, its ratio is by how much throughput falls. The last columns are for calls that come at a fixed rate: how many were
-// made, and CPU time as before.
+// The CPU time is that of one of the calls over HTTP. "all" is the client, the bridge, its server and the viewer together: its ratio is
+// that of off to it (loadRatios). The last columns are for calls that come at a fixed rate: how many were made, and CPU time as before.
 func (b *bench) measureWatching() error {
 	collector, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -72,20 +71,20 @@ const (
 
 // watchWay is a way to watch a bridge, and what was measured with it in all scenes.
 type watchWay struct {
-	name      string
-	args, env []string
-	hasViewer bool // somebody looks at the bridge
+	name      string   // what the table calls the way
+	args, env []string // flags of the bridge, and variables in its environment
+	hasViewer bool     // somebody looks at the bridge
 
 	samples
-	full, paced loadRatios
-	timeRatios  ratios
+	full, paced loadRatios // the ratios of samples.fullLoad and samples.pacedLoad
+	timeRatios  ratios     // the ratios of samples.times
 }
 
 // samples is what was measured, in the order of the rounds.
 type samples struct {
 	fullLoad  loadSamples     // 32 clients, as many calls as can be made
 	pacedLoad loadSamples     // the same clients, pacedCallsPerSecond
-	times     []time.Duration // of a call of one client over the Unix socket
+	times     []time.Duration // how long a call of one client takes over the Unix socket
 }
 
 // loadSamples is what was measured with calls over HTTP.
@@ -94,7 +93,8 @@ type loadSamples struct {
 	bridge, all []float64 // microseconds of CPU time of a call: the bridge's, and that of all processes. Empty: the system does not tell
 }
 
-// loadRatios are the ratios of loadSamples to those of the bridge that nobody watches.
+// loadRatios are the ratios of loadSamples to those of the bridge that nobody watches; of all it is the other way round: where all
+// processes share the CPUs, that is the ratio of the throughput.
 type loadRatios struct{ rates, bridge, all ratios }
 
 // ratios has one ratio for each scene.
@@ -186,9 +186,9 @@ func (l *loadSamples) bridgeTime() string {
 
 // watchedBridge is a bridge of one scene, with its clients and what was measured with them.
 type watchedBridge struct {
-	manyClients          []client // of one session
-	oneClient            client
-	bridgePID, viewerPID int // ids of processes; 0: nobody looks
+	manyClients          []client // share a session over HTTP
+	oneClient            client   // has a session over the Unix socket, where there is one
+	bridgePID, viewerPID int      // the process ids of the bridge and the viewer; viewerPID is 0 if nobody looks
 	samples
 }
 

@@ -48,8 +48,8 @@ type contender struct {
 	name   string                                   // what the table calls the bridge
 	args   func(port int, server []string) []string // the program and its arguments
 	rows   map[string][]float64                     // what was measured in each round, by the name of the row
-	scores map[string]score                         // by revision
-	pid    int                                      // while it runs
+	scores map[string]score                         // how it does in the conformance suite, by revision
+	pid    int                                      // its process id, while it runs
 }
 
 // metrics are the rows of the table, and how a median of theirs is shown.

@@ -24,7 +24,7 @@ var AtOnce = 6
 // A Program is built before the tests run.
 type Program struct {
 	Bin     *string // gets the path; if it is not empty, that program is used and nothing is built
-	Package string  // its folder in this module
+	Package string  // the folder of the program in this module
 	Race    bool    // build it with the race detector if the tests have it
 }
 

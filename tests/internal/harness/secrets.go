@@ -241,7 +241,7 @@ func written(argv []string) (files []string) {
 
 // A searcher has the forms in which secrets may be written, by how they begin.
 type searcher struct {
-	begins [1 << 16]bool       // with these two bytes
+	begins [1 << 16]bool       // by two bytes: a form begins with them
 	by     map[string][]string // the forms that begin with the same prefix, by that
 }
 

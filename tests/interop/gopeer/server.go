@@ -120,7 +120,7 @@ func newServer(pings bool) *mcp.Server {
 // 2026-07-28 there are no sessions to tell clients by.
 type hung struct {
 	mu  sync.Mutex               // guards who
-	who map[string]chan struct{} // by client: gets an element for each of its calls that were cancelled
+	who map[string]chan struct{} // by the name of a client: gets an element for each of its calls that were cancelled
 }
 
 // newHung returns a hung without clients.

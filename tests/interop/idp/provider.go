@@ -17,14 +17,14 @@ import (
 // Options say what the provider is like. The zero value has dynamic registration,
 // device codes and signed tokens that live for five minutes.
 type Options struct {
-	Life         int            `json:"life,omitempty"`         // of access tokens, in seconds; 0: 300
-	Scopes       []string       `json:"scopes,omitempty"`       // of every resource; nil: mcp:read and mcp:write
+	Life         int            `json:"life,omitempty"`         // how long access tokens are valid, in seconds; 0: 300
+	Scopes       []string       `json:"scopes,omitempty"`       // the scopes of every resource; nil: mcp:read and mcp:write
 	Listed       bool           `json:"listed,omitempty"`       // its metadata lists Scopes, too; else it registers no client that names them
 	Nonces       bool           `json:"nonces,omitempty"`       // DPoP proofs need one
 	Opaque       bool           `json:"opaque,omitempty"`       // access tokens are not signed: they must be introspected
-	Registration *bool          `json:"registration,omitempty"` // of clients by themselves; nil: yes
-	Device       *bool          `json:"device,omitempty"`       // device codes; nil: yes
-	Clients      []Client       `json:"clients,omitempty"`      // registered by hand
+	Registration *bool          `json:"registration,omitempty"` // clients may register themselves; nil: yes
+	Device       *bool          `json:"device,omitempty"`       // there are device codes; nil: yes
+	Clients      []Client       `json:"clients,omitempty"`      // the clients that are registered by hand
 	Documents    map[string]any `json:"documents,omitempty"`    // metadata documents of clients by their URL; nil: not understood
 }
 

@@ -19,10 +19,10 @@ import (
 
 // ServerOptions say what an MCP server demands.
 type ServerOptions struct {
-	Scopes        []string                // that every token must have; nil: mcp:read
-	Policy        string                  // see resource.ParsePolicy; "": nothing more
+	Scopes        []string                // the scopes that every token must have; nil: mcp:read
+	Policy        string                  // which scopes messages need, as resource.ParsePolicy reads it; "": nothing more
 	DPoP          resource.DPoPMode       // what is demanded of tokens that are bound to a key
-	Introspection *resource.Introspection // nil: tokens are signed
+	Introspection *resource.Introspection // how the server asks about tokens that are not signed; nil: tokens are signed
 }
 
 // A Server is an MCP server on the Go SDK, over Streamable HTTP, that takes tokens of a Provider

@@ -131,7 +131,7 @@ func goBuild(dir, pkg string, race bool) func() (string, error) {
 var (
 	buildBridge       = goBuild(".", "./cmd/mcp-bridge", true)                                                                 // builds mcp-bridge
 	buildStdioClient  = goBuild("tests/interop", "./stdioclient", true)                                                        // builds the client for the conformance suite
-	buildGoPeer       = goBuild("tests/interop", "./gopeer", false)                                                            // with it, the SDK takes seconds for a megabyte
+	buildGoPeer       = goBuild("tests/interop", "./gopeer", false)                                                            // builds the client and server on the Go SDK; without the race detector, with which the SDK takes seconds for a megabyte
 	buildDemo         = goBuild(".", "./tests/fixtures/everything", true)                                                      // builds the demo server with all that the conformance suite wants
 	buildGoEverything = goBuild("tests/interop", "github.com/modelcontextprotocol/go-sdk/conformance/everything-server", true) // builds the everything-server of the Go SDK
 )

@@ -36,7 +36,7 @@ type Call struct {
 // in what they say, clients that get something of one another do not go
 // unnoticed.
 type Plan struct {
-	Pages     int    `json:"pages"`     // of tools/list; 0 is 1
+	Pages     int    `json:"pages"`     // how many pages tools/list has; 0 is 1
 	Echo      *Call  `json:"echo"`      // gives its "{blob}" back
 	Progress  *Call  `json:"progress"`  // sends progress while it runs
 	Steps     int    `json:"steps"`     // progress notifications of Progress
@@ -48,7 +48,7 @@ type Plan struct {
 	Roots     *Call  `json:"roots"`     // asks for the roots of the client
 	Subscribe string `json:"subscribe"` // a resource that changes
 	Touch     *Call  `json:"touch"`     // makes it change; nil: it does so by itself
-	Slow      *Call  `json:"slow"`      // for cancel, and for drop and resume
+	Slow      *Call  `json:"slow"`      // runs long: it is cancelled, and its connection is cut (Target.Cut)
 	Cancelled *Call  `json:"cancelled"` // tells how many calls of the session were cancelled
 	SlowSteps int    `json:"slowSteps"` // progress notifications of Slow
 }
@@ -56,7 +56,7 @@ type Plan struct {
 // A Job is what one client has to do.
 type Job struct {
 	To      Target `json:"to"`      // the server that the client is pointed at
-	Plan    Plan   `json:"plan"`    // for this client: see Of
+	Plan    Plan   `json:"plan"`    // what to do, as Plan.Of returns it for this client
 	Version string `json:"version"` // what the client is pinned to; "" is not at all
 }
 
@@ -72,7 +72,7 @@ type Transcript struct {
 	Version   string   `json:"version"`   // the protocol version that was agreed on
 	Server    string   `json:"server"`    // the name of the server
 	Caps      string   `json:"caps"`      // the server's capabilities
-	Pages     int      `json:"pages"`     // of the list of tools
+	Pages     int      `json:"pages"`     // how many pages the list of tools had
 	Tools     []string `json:"tools"`     // the tools that were listed, each whole
 	Resources []string `json:"resources"` // the resources that were listed, each whole
 	Templates []string `json:"templates"` // the templates of resources that were listed, each whole
