@@ -48,10 +48,10 @@ func (s *serverCollector) Collect(all chan<- prometheus.Metric) {
 
 // messageCollector gives client_golang the numbers that messages have changed.
 type messageCollector struct {
-	metrics         *Metrics
-	calls           [2]*prometheus.Desc // by hop
-	messages, bytes *prometheus.Desc
-	overhead        *prometheus.Desc
+	metrics         *Metrics            // has the numbers
+	calls           [2]*prometheus.Desc // by hop: of the histogram of how long calls took
+	messages, bytes *prometheus.Desc    // of the counters of messages, and of their bytes
+	overhead        *prometheus.Desc    // of the histogram of how long messages were inside the bridge
 }
 
 // newMessageCollector returns the collector of m.
@@ -125,8 +125,8 @@ func (c *messageCollector) collectCalls(s *serverMetrics, all chan<- prometheus.
 
 // runningProcesses is a collector of the number, memory and CPU time of the server processes that run.
 type runningProcesses struct {
-	mu          sync.Mutex
-	serverByPID map[int]string // the name of the server
+	mu          sync.Mutex     // guards serverByPID
+	serverByPID map[int]string // by process id: the name of the server whose process it is
 }
 
 func newRunningProcesses() *runningProcesses { return &runningProcesses{serverByPID: map[int]string{}} }

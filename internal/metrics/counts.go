@@ -12,7 +12,7 @@ import (
 // histograms are many objects far apart, which processors take from each other all the time: with them, to count the four messages of a
 // call costs twice as much (BenchmarkCall).
 
-// messageCount counts the messages of one server, hop, direction and kind.
+// messageCount counts the messages of one server, hop, direction and kind, and the bytes of them.
 type messageCount struct{ messages, bytes atomic.Uint64 }
 
 // histogram counts durations by how long they were.

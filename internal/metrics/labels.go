@@ -97,10 +97,10 @@ func exitReason(e observe.ProcessEnded) string {
 // nameLimiter bounds how many names that others have chosen become labels. The first maxNames of them do. Every later name,
 // and every name above 128 bytes, becomes otherLabel.
 type nameLimiter struct {
-	maxNames int
+	maxNames int // how many names may become labels
 
-	mu    sync.Mutex
-	names map[string]bool // that are labels
+	mu    sync.Mutex      // guards names
+	names map[string]bool // the names that have become labels
 }
 
 func newNameLimiter(max int) *nameLimiter {

@@ -11,15 +11,15 @@ import (
 
 // serverMetrics are the numbers that messages of one server change.
 type serverMetrics struct {
-	server   string
-	messages [2][2][messageKinds]messageCount // by hop, direction and kind
+	server   string                           // the name of the server
+	messages [2][2][messageKinds]messageCount // its messages, by hop, direction and kind
 
-	lastCalls [2]atomic.Pointer[cachedCalls] // by hop: most calls are like the one before
+	lastCalls [2]atomic.Pointer[cachedCalls] // by hop: the histogram that was used last, since most calls are like the one before; nil: there was none
 
 	isForgotten atomic.Bool // the server has ended, and these numbers are not told any more
 
-	mu    sync.Mutex // of calls
-	calls map[operationKey]*histogram
+	mu    sync.Mutex                  // guards calls
+	calls map[operationKey]*histogram // how long calls took, by their labels
 }
 
 // messageKinds is how many kinds of messages there are: that is one more than the largest jsonrpc.Kind.
@@ -27,14 +27,14 @@ const messageKinds = 4
 
 // operationKey are the labels of a call, or (in cachedCalls) the values that they were made of.
 type operationKey struct {
-	hop                                          observe.Hop
-	method, tool, errorType, transport, revision string
+	hop                                          observe.Hop // at which end of the bridge the call was seen
+	method, tool, errorType, transport, revision string      // "": there is none
 }
 
-// cachedCalls is the histogram of calls with a key. The key has the values as peers have sent them, not yet made labels.
+// cachedCalls is the histogram of calls with a key.
 type cachedCalls struct {
-	key       operationKey
-	histogram *histogram
+	key       operationKey // the values as peers have sent them, not yet made labels
+	histogram *histogram   // how long such calls took: one of serverMetrics.calls
 }
 
 // Message implements observe.Watcher: it counts a message that passes, and how long it was in the bridge and, at its response, the call has taken.

@@ -37,18 +37,19 @@ type Options struct {
 
 // Server is the state of one server.
 type Server struct {
-	Name          string
+	Name          string        // the name of the server
 	Ready         bool          // it runs, or nothing is known to prevent its start
-	CallsInFlight int           // that wait for an answer
-	OldestCallAge time.Duration // the age of the oldest one
+	CallsInFlight int           // how many requests of clients wait for an answer
+	OldestCallAge time.Duration // the age of the oldest of these; 0: there is none
 }
 
 // Metrics is an observe.Watcher that counts.
 type Metrics struct {
-	registry   *prometheus.Registry
-	toolLabels *nameLimiter    // nil: no tool is a label
-	namesInUse func() []string // Options.NamesInUse
+	registry   *prometheus.Registry // has all collectors
+	toolLabels *nameLimiter         // chooses which names of tools are labels; nil: none is
+	namesInUse func() []string      // Options.NamesInUse
 
+	// What events count: New says what each of them is.
 	sessions         *prometheus.GaugeVec
 	sessionDuration  prometheus.Histogram
 	sessionsEnded    *prometheus.CounterVec
@@ -70,9 +71,9 @@ type Metrics struct {
 	serverVecs []serverDeleter // the counters and gauges with the label "server"; set by New
 
 	mu        sync.Mutex                                // held while perServer is replaced
-	perServer atomic.Pointer[map[string]*serverMetrics] // by name
+	perServer atomic.Pointer[map[string]*serverMetrics] // what messages count, by the name of the server; the map is never changed, but replaced
 
-	lastServer atomic.Pointer[serverMetrics] // of the last message: most often the next one is of the same server; nil: there was none
+	lastServer atomic.Pointer[serverMetrics] // those of the server of the last message: most often the next one is of the same server; nil: there was none
 	overhead   [2]histogram                  // by direction: how long messages were inside the bridge
 }
 

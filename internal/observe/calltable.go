@@ -11,8 +11,8 @@ import (
 // much memory, which another processor has often changed meanwhile: with one, to observe a call costs a third more (BenchmarkCall of
 // package metrics). The zero value is empty. The caller locks it.
 type callTable struct {
-	chains []*Call // by the last bits of Call.hash, linked by Call.next; the length is a power of two
-	count  int
+	chains []*Call // the first request of each chain, by the last bits of Call.hash; the others are linked by Call.next. The length is a power of two
+	count  int     // how many requests there are
 }
 
 // minChains is how many chains a callTable has at least, and maxEmptyChains how many it keeps while it is empty.

@@ -38,17 +38,17 @@ type streamer interface {
 // conn is a Conn that tells the Observer of its session what passes.
 type conn struct {
 	bridge.Conn
-	session *Session
-	hop     Hop
-	streams streamer // nil: there is one stream, or it is not known
-	unsent  unsentRequests
-	untaken *arrival // that the last Receive has left, and the next one brings again; nil: there is none
+	session *Session       // the session that the Conn belongs to
+	hop     Hop            // at which end of the bridge the Conn is
+	streams streamer       // says on which stream a message passes; nil: there is one stream, or it is not known
+	unsent  unsentRequests // the requests that the Conn has not taken at once
+	untaken *arrival       // the message that the last Receive has left, and the next one brings again; nil: there is none
 }
 
 // arrival is a received message that Watchers were told of, and that the Sink has not taken yet.
 type arrival struct {
-	key  jsonrpc.Key   // of the message
-	mark *jsonrpc.Mark // that it got; nil: there is no such message
+	key  jsonrpc.Key   // the Key of the message, by which it is known again
+	mark *jsonrpc.Mark // the Mark that the message got; nil: there is no such message
 }
 
 // inDirection and outDirection are the directions of what is received, and of what is sent.
@@ -197,7 +197,7 @@ func (c *conn) Receive(ctx context.Context, sink bridge.Sink) error {
 type receiver struct {
 	*conn
 	sink    bridge.Sink // what Receive was given
-	current arrival
+	current arrival     // the message that sink was offered, and has not taken yet; zero: there is none
 }
 
 // tellOnce tells of a message, unless that was done when it was offered before, and gives the message its mark.

@@ -50,7 +50,7 @@ type CallLate struct {
 // Watchers are not told of its answer; but WaitingCalls has returned it.
 type WaitingCallEnded struct {
 	Server  string     // the name of the server that the request is for
-	Session *Session   // that WaitingCalls has made for it
+	Session *Session   // the Session that WaitingCalls has made for it
 	Method  string     // the method of the request
 	ID      jsonrpc.ID // the request's id at the client's end
 	Since   time.Time  // when the request came

@@ -83,13 +83,13 @@ type Call struct {
 	conn  *conn  // the conn that it has passed; nil: it came unwatched
 
 	ended     atomic.Bool // it was answered, or Watchers were told that it will not be
-	cancelled atomic.Bool // by who has sent it
+	cancelled atomic.Bool // it was cancelled by who has sent it
 
 	tellMu        sync.Mutex             // held while Watchers are told of the request
 	untoldRequest atomic.Pointer[Passed] // of a request that is being sent: what Watchers are still to be told; nil: nothing
 
 	hash uint64 // the hash of ID; see callTable
-	next *Call  // in the same chain of a callTable; nil: this is the last one
+	next *Call  // the next request in the same chain of a callTable; nil: this is the last one
 
 	watcherValues // what Watchers have begun with the request and end with the response
 }

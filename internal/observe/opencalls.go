@@ -12,10 +12,10 @@ import (
 // it was asked with, and that must cost no look at all requests. The zero value is empty; the
 // caller locks it.
 type openCalls struct {
-	byID         callTable          // that wait
+	byID         callTable          // the requests that wait, by their ids
 	byNormalized map[string][]*Call // by normalizedID: those of byID whose id is spelled in an unusual way; see maxPerNormalizedID
 
-	cancelled []*Call // were cancelled and are not in byID: the latest maxCancelled, the oldest first
+	cancelled []*Call // the requests that were cancelled, and are not in byID: the latest maxCancelled, the oldest first
 }
 
 // maxCancelled is how many cancelled requests openCalls keep, so that a late answer is still known to be theirs.

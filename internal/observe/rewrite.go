@@ -81,15 +81,15 @@ const maxUnsentRequests = 256
 // unsentRequests are the requests that a Conn was offered with TrySend and has not taken: Send
 // follows. The zero value works, and any number of goroutines may use it.
 type unsentRequests struct {
-	count atomic.Int32 // len(calls)
-	mu    sync.Mutex
-	calls map[unsentKey]*Call
+	count atomic.Int32        // len(calls)
+	mu    sync.Mutex          // guards calls
+	calls map[unsentKey]*Call // the requests; nil: there are none
 }
 
 // unsentKey identifies a request: it is the same each time that the request is tried.
 type unsentKey struct {
-	mark *jsonrpc.Mark
-	id   jsonrpc.ID
+	mark *jsonrpc.Mark // the Mark of the message; nil: it has none
+	id   jsonrpc.ID    // the id of the request
 }
 
 // add keeps a request. It returns those that had to make room; nil: none.

@@ -28,7 +28,7 @@ type Session struct {
 	// "q" for what OpenUnannounced has begun. "": there is no Observer.
 	Name string
 
-	Began time.Time
+	Began time.Time // when the session began
 
 	// Remote is where the client comes from, Principal who it is; "": not known, or nobody.
 	Remote, Principal string
@@ -46,15 +46,15 @@ type Session struct {
 
 	_ cpu.CacheLinePad // what follows changes with every message, and what is above seldom
 
-	mu           sync.Mutex
-	openRequests atomic.Int64    // requests in openCalls
-	calls        atomic.Uint64   // requests of the client
-	openCalls    [2][2]openCalls // by Hop and Direction: requests that wait for an answer
-	unsampled    sessionUnsampledCalls
-	client       Implementation // see Client
-	initializeID jsonrpc.ID     // of the latest initialize; zero: there was none
-	opened       bool           // see Opened
-	finished     bool           // End was called
+	mu           sync.Mutex            // guards openCalls, client, initializeID, opened and finished
+	openRequests atomic.Int64          // how many requests openCalls have
+	calls        atomic.Uint64         // how many requests the client has made
+	openCalls    [2][2]openCalls       // by Hop and Direction: requests that wait for an answer
+	unsampled    sessionUnsampledCalls // the requests that nobody was told of, because the Sampler does not want them
+	client       Implementation        // see Client
+	initializeID jsonrpc.ID            // the id of the latest initialize; zero: there was none
+	opened       bool                  // see Opened
+	finished     bool                  // End was called
 }
 
 // atomicString is a text that is set later, and asked for often. The zero value is "".
@@ -71,8 +71,8 @@ func (s *atomicString) get() string {
 
 // Implementation is who a client or server says it is.
 type Implementation struct {
-	Name    string `json:"name"`
-	Version string `json:"version"`
+	Name    string `json:"name"`    // its name
+	Version string `json:"version"` // its version
 }
 
 // OpenSession begins a session. The Watchers hear of it once the client has said who it is.

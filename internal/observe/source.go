@@ -9,10 +9,10 @@ import (
 
 // Source is what is known of a received message, for the messages that are made of it.
 type Source struct {
-	mark   jsonrpc.Mark   // that the message gets; its Of is this Source
-	at     moment         // when it came
-	call   *Call          // of a request
-	textID jsonrpc.TextID // of the bytes of the message, without its id
+	mark   jsonrpc.Mark   // the Mark that the message gets; its Of is this Source
+	at     moment         // when the message came
+	call   *Call          // the message, if it is a request; nil: it is none, or nobody was told of it
+	textID jsonrpc.TextID // identifies the bytes of the message, without its id
 
 	failedVerdict atomic.Int32 // see Passed.Failed; 0: nobody has asked; -1: no; 1: yes
 	told          bool         // Watchers were told of it
