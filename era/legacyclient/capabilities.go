@@ -18,15 +18,16 @@ type clientCapabilities struct {
 
 // serverCapabilities is what the server can do, as far as the Filter needs it.
 type serverCapabilities struct {
-	logging   bool    // it says that it sends log messages
-	subscribe bool    // it takes subscriptions to resources
-	changes   changes // the lists whose changes it announces
+	logging        bool    // it says that it sends log messages
+	subscribe      bool    // it takes subscriptions to resources
+	announcedLists listSet // the lists whose changes it announces
 }
 
 // projectCapabilities makes a legacy client's raw capabilities modern (C.2). roots loses listChanged;
 // tasks and the extension for tasks are removed. elicitation depends on the client's version: before
 // 2025-06-18 it is removed, before 2025-11-25 it becomes forms only, and from then on it stays as
-// declared. Everything else stays.
+// declared. roots, sampling, elicitation and extensions are removed where they are no objects.
+// Everything else stays.
 func projectCapabilities(raw []byte, version string) clientCapabilities {
 	if !shape.IsObject(raw) {
 		return clientCapabilities{raw: []byte("{}")}

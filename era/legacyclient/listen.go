@@ -19,9 +19,11 @@ const (
 	reopenRefill    = time.Minute           // the time after which one more lost listen may be opened again (see maxReopens)
 )
 
-// changes are lists: those whose changes a server announces, or a listen is for.
-type changes struct {
-	tools, prompts, resources bool // the list of tools, of prompts, or of resources is among them
+// listSet is a set of the lists that a server can have: those of whose changes somebody tells, or wants to be told.
+type listSet struct {
+	tools     bool // the list of tools is in the set
+	prompts   bool // the list of prompts is in the set
+	resources bool // the list of resources is in the set
 }
 
 // listener is the session's subscription to changes: one subscriptions/listen
@@ -31,7 +33,7 @@ type changes struct {
 type listener struct {
 	session *session // what client and server have said about themselves
 
-	changes        changes           // the lists whose changes the client gets; none before notifications/initialized
+	lists          listSet           // the lists whose changes the client gets; none before notifications/initialized
 	uris           []string          // the resources that the client has subscribed to, in order
 	acknowledged   *listenStream     // the listen that the server has acknowledged; nil: there is none
 	unacknowledged *listenStream     // the listen that will replace acknowledged once the server acknowledges it; nil: there is none
@@ -46,13 +48,13 @@ type listener struct {
 
 // listenStream is one subscriptions/listen.
 type listenStream struct {
-	id             jsonrpc.ID // the id of the subscriptions/listen
-	changes        changes    // the lists that it asks for
-	uris           []string   // the resources that it asks for
-	grantedURIs    []string   // the resources that the server has granted
-	grantedChanges changes    // the lists that the server has granted
-	ackDeadline    time.Time  // until when the server must have acknowledged it
-	ackedAt        time.Time  // when the server has acknowledged it
+	id           jsonrpc.ID // the id of the subscriptions/listen
+	lists        listSet    // the lists that it asks for
+	uris         []string   // the resources that it asks for
+	grantedURIs  []string   // the resources that the server has granted
+	grantedLists listSet    // the lists that the server has granted
+	ackDeadline  time.Time  // until when the server must have acknowledged it
+	ackedAt      time.Time  // when the server has acknowledged it
 }
 
 // nextDue returns when tick must be called; zero: never.
@@ -69,7 +71,7 @@ func (l *listener) planOpen(at time.Time) { l.openAt = earlier(l.openAt, at) }
 // handleInitialized takes notifications/initialized: from now on the client may get
 // changes.
 func (l *listener) handleInitialized(now time.Time, out *era.Out) {
-	if l.changes = l.session.server.changes; l.changes != (changes{}) {
+	if l.lists = l.session.server.announcedLists; l.lists != (listSet{}) {
 		l.planOpen(now)
 		l.tick(now, out)
 	}
@@ -87,7 +89,7 @@ func (l *listener) tick(now time.Time, out *era.Out) {
 		return
 	}
 	l.openAt = time.Time{}
-	if l.changes == (changes{}) && len(l.uris) == 0 {
+	if l.lists == (listSet{}) && len(l.uris) == 0 {
 		l.needsResync = false
 		if l.acknowledged != nil {
 			closeListen(l.acknowledged.id, out)
@@ -95,7 +97,7 @@ func (l *listener) tick(now time.Time, out *era.Out) {
 		}
 		return
 	}
-	if l.acknowledged != nil && len(l.waiters) == 0 && l.acknowledged.changes == l.changes && slices.Equal(l.acknowledged.uris, l.uris) {
+	if l.acknowledged != nil && len(l.waiters) == 0 && l.acknowledged.lists == l.lists && slices.Equal(l.acknowledged.uris, l.uris) {
 		return
 	}
 	l.open(now, out)
@@ -103,15 +105,15 @@ func (l *listener) tick(now time.Time, out *era.Out) {
 
 // open sends the listen that will replace the acknowledged one.
 func (l *listener) open(now time.Time, out *era.Out) {
-	l.unacknowledged = &listenStream{id: l.session.nextID(), changes: l.changes, uris: slices.Clone(l.uris), ackDeadline: now.Add(ackTimeout)}
+	l.unacknowledged = &listenStream{id: l.session.nextID(), lists: l.lists, uris: slices.Clone(l.uris), ackDeadline: now.Add(ackTimeout)}
 	filter := []byte("{")
 	for _, kind := range []struct {
 		key string
 		on  bool
 	}{
-		{"toolsListChanged", l.changes.tools},
-		{"promptsListChanged", l.changes.prompts},
-		{"resourcesListChanged", l.changes.resources},
+		{"toolsListChanged", l.lists.tools},
+		{"promptsListChanged", l.lists.prompts},
+		{"resourcesListChanged", l.lists.resources},
 	} {
 		if kind.on {
 			filter = shape.AppendMember(filter, kind.key, []byte("true"))
@@ -147,8 +149,8 @@ func listenIDOf(m jsonrpc.Message) jsonrpc.ID {
 }
 
 // handleAcknowledged takes the server's acknowledgement of a listen, which says what the server
-// grants. The listen before it is closed. Clients that wait for a subscription are answered, and told of changes
-// that may have been missed (needsResync).
+// grants. The listen before it is closed. The resources/subscribe requests that wait for it are answered. With
+// needsResync, the client is told that all may have changed.
 func (l *listener) handleAcknowledged(now time.Time, m jsonrpc.Message, out *era.Out) {
 	if l.unacknowledged == nil || !l.unacknowledged.id.Equivalent(listenIDOf(m)) {
 		out.Drop(m, "it acknowledges no listen that waits for it")
@@ -174,11 +176,11 @@ func (s *listenStream) readGranted(notifications []byte) {
 		on := string(m.Value) == "true"
 		switch m.Key {
 		case "toolsListChanged":
-			s.grantedChanges.tools = on
+			s.grantedLists.tools = on
 		case "promptsListChanged":
-			s.grantedChanges.prompts = on
+			s.grantedLists.prompts = on
 		case "resourcesListChanged":
-			s.grantedChanges.resources = on
+			s.grantedLists.resources = on
 		case "resourceSubscriptions":
 			for _, e := range jsonrpc.Elements(m.Value) {
 				if uri, ok := jsonrpc.Text(e); ok {
@@ -194,13 +196,13 @@ func (l *listener) announceAll(out *era.Out) {
 	notify := func(method string, params []byte) {
 		out.Client(jsonrpc.NewNotification(method, params).WithRelated(jsonrpc.NullID))
 	}
-	if l.acknowledged.grantedChanges.tools && l.changes.tools {
+	if l.acknowledged.grantedLists.tools && l.lists.tools {
 		notify("notifications/tools/list_changed", nil)
 	}
-	if l.acknowledged.grantedChanges.prompts && l.changes.prompts {
+	if l.acknowledged.grantedLists.prompts && l.lists.prompts {
 		notify("notifications/prompts/list_changed", nil)
 	}
-	if l.acknowledged.grantedChanges.resources && l.changes.resources {
+	if l.acknowledged.grantedLists.resources && l.lists.resources {
 		notify("notifications/resources/list_changed", nil)
 	}
 	for _, uri := range l.acknowledged.grantedURIs {
@@ -225,11 +227,11 @@ func (l *listener) forwardChange(m jsonrpc.Message, method string, out *era.Out)
 	wanted := false
 	switch method {
 	case "notifications/tools/list_changed":
-		wanted = l.changes.tools
+		wanted = l.lists.tools
 	case "notifications/prompts/list_changed":
-		wanted = l.changes.prompts
+		wanted = l.lists.prompts
 	case "notifications/resources/list_changed":
-		wanted = l.changes.resources
+		wanted = l.lists.resources
 	case "notifications/resources/updated":
 		uri, _ := jsonrpc.Text(m.Lookup("params", "uri"))
 		wanted = slices.ContainsFunc(l.uris, func(of string) bool { return covers(of, uri) })
@@ -260,7 +262,7 @@ func (l *listener) endListen(now time.Time, id jsonrpc.ID, m jsonrpc.Message, ou
 	case l.acknowledged != nil && l.acknowledged.id.Equivalent(id):
 		s := l.acknowledged
 		l.acknowledged = nil
-		if s.grantedChanges == (changes{}) && len(s.grantedURIs) == 0 {
+		if s.grantedLists == (listSet{}) && len(s.grantedURIs) == 0 {
 			return true // the server granted nothing, and will grant nothing again
 		}
 		l.needsResync = true
@@ -277,7 +279,8 @@ func (l *listener) endListen(now time.Time, id jsonrpc.ID, m jsonrpc.Message, ou
 }
 
 // failNext is called when the unacknowledged listen has failed, for the reason why. The
-// resources/subscribe requests that wait for it are refused with why; earlier subscriptions stay.
+// resources/subscribe requests that wait for it are refused with why, except those for a URI that
+// the acknowledged listen was granted. Earlier subscriptions stay.
 func (l *listener) failNext(now time.Time, why *era.Refusal, out *era.Out) {
 	s := l.unacknowledged
 	l.unacknowledged = nil

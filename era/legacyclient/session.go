@@ -49,7 +49,7 @@ func (s *session) readCapabilities(capabilities []byte) {
 	s.server = serverCapabilities{
 		logging:   shape.IsObject(shape.Member(capabilities, "logging")),
 		subscribe: isTrue("resources", "subscribe"),
-		changes: changes{
+		announcedLists: listSet{
 			tools:     isTrue("tools", "listChanged"),
 			prompts:   isTrue("prompts", "listChanged"),
 			resources: isTrue("resources", "listChanged"),
