@@ -95,10 +95,10 @@ type Options struct {
 	// a time, with no lock held; nil is fine, and returns nobody.
 	OnCrash func(principals []string) (part []string)
 
-	// OnRestart is told that the server has ended, or that none could be had: why, and after
+	// OnNoServer is told that the server has ended, or that none could be had: why, and after
 	// what time another may be tried, if anybody wants one then. It is not told once the Mux is
 	// closed. It is called by one goroutine at a time; nil is fine.
-	OnRestart func(err error, wait time.Duration)
+	OnNoServer func(err error, wait time.Duration)
 }
 
 // Mux makes one server that speaks 2026-07-28 look like many: it is a Dialer

@@ -79,7 +79,7 @@ func newMux(t *testing.T, o mux.Options) *muxed {
 		defer x.mu.Unlock()
 		x.dropped = append(x.dropped, reason)
 	}
-	o.OnRestart = func(_ error, wait time.Duration) {
+	o.OnNoServer = func(_ error, wait time.Duration) {
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		x.waits = append(x.waits, wait)

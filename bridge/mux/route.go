@@ -208,7 +208,8 @@ func (s *server) isStray(m jsonrpc.Message, call *call) bool {
 
 // onlyLoggingCall returns the call that a log message which names none must be about: the only one that the server
 // has, if that call has asked for log messages; otherwise nil. A call that has not asked counts, for the server may
-// log all the same. An open subscription does not count, for no log message is about one. It is called with mu held.
+// log all the same. An open subscription does not count, for no log message is about one. It is nil also while the
+// message may be about a call that another client has cancelled. It is called with mu held.
 func (s *server) onlyLoggingCall() *call {
 	x := s.mux
 	var only *call
@@ -301,8 +302,9 @@ func (s *server) routeToListen(m jsonrpc.Message, id jsonrpc.ID, mayWait bool) (
 	return true
 }
 
-// asksFor reports whether the client has subscribed to notifications of this method (MI21). It is true for a method
-// that the bridge does not know.
+// asksFor reports whether the client has subscribed to notifications of this method (MI21): for resources/updated, whether
+// to any resource. It is false for log messages and progress, which belong to requests, and true for every method that is
+// not named here: the acknowledgement, and what the bridge does not know.
 func (l *subscription) asksFor(method string) bool {
 	key := ""
 	switch method {

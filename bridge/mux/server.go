@@ -93,8 +93,8 @@ func (x *Mux) keepConnected() {
 	}
 }
 
-// awaitWanted waits until a server is wanted, by a Send that waits or by open subscriptions, and may be dialed. It
-// returns false when the Mux is closed.
+// awaitWanted waits until a server is wanted, by a Send that waits, by calls that are passed on or by open
+// subscriptions, and may be dialed. It returns false when the Mux is closed.
 func (x *Mux) awaitWanted() bool {
 	for {
 		x.mu.Lock()
@@ -121,7 +121,7 @@ func (x *Mux) awaitWanted() bool {
 	}
 }
 
-// failWaiting answers all calls that wait for a server with an error, because Dial has returned err.
+// failWaiting answers all calls that wait for a server with an error, because Dial has returned err, and tells OnNoServer.
 func (x *Mux) failWaiting(err error) {
 	x.mu.Lock()
 	if x.closed {
@@ -142,8 +142,8 @@ func (x *Mux) failWaiting(err error) {
 	x.serverState.passedOn = nil // all of them are answered
 	x.notifyWaiting()
 	x.mu.Unlock()
-	if x.opts.OnRestart != nil {
-		x.opts.OnRestart(err, max(wait, 0))
+	if x.opts.OnNoServer != nil {
+		x.opts.OnNoServer(err, max(wait, 0))
 	}
 }
 
@@ -259,7 +259,7 @@ func (x *Mux) setServer(s *server) bool {
 	return true
 }
 
-// serverEnded takes away s, which has ended, answers its calls, and tells OnCrash and OnRestart. err is what Receive
+// serverEnded takes away s, which has ended, answers its calls, and tells OnCrash and OnNoServer. err is what Receive
 // has returned, lived how long the server has lived.
 func (x *Mux) serverEnded(s *server, err error, lived time.Duration) {
 	x.mu.Lock()
@@ -299,8 +299,8 @@ func (x *Mux) serverEnded(s *server, err error, lived time.Duration) {
 	x.endConnsOf(part, err)
 	x.notifyWaiting()
 	x.mu.Unlock()
-	if x.opts.OnRestart != nil {
-		x.opts.OnRestart(err, max(wait, 0))
+	if x.opts.OnNoServer != nil {
+		x.opts.OnNoServer(err, max(wait, 0))
 	}
 }
 

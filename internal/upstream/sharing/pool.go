@@ -247,14 +247,14 @@ func (p *Pool) newServer(ctx context.Context, party string, key Key, clientInfo 
 	dialer, s.parked = p.opts.Connect(s)
 	s.mux = mux.New(mux.Options{
 		Dialer: dialer, Dropped: p.opts.Dropped, MaxCalls: p.opts.MaxCalls,
-		OnCrash: p.onCrash(key), OnRestart: p.logRestart,
+		OnCrash: p.onCrash(key), OnNoServer: p.logNoServer,
 	})
 	return s, nil
 }
 
-// logRestart is the OnRestart of a Mux: it logs why a server has ended, or could not be had, and after how long
-// another one is tried if it is wanted.
-func (p *Pool) logRestart(err error, wait time.Duration) {
+// logNoServer is the OnNoServer of a Mux: it logs why there is no server, which has ended or could not be had, and
+// after how long another may be tried.
+func (p *Pool) logNoServer(err error, wait time.Duration) {
 	switch {
 	case errors.Is(err, bridge.ErrBusy):
 		p.log.Warn("no place for one more process", "error", err)
