@@ -120,8 +120,8 @@ func (p *Policy) checkHost(r *http.Request) *Refusal {
 	return &Refusal{Status: http.StatusForbidden, Rule: "LI2", Reason: "host " + clipHost(host) + " is not allowed (--allow-host)"}
 }
 
-// shownOrigin returns what a refusal says of the origin s: s and a space; "" if it is no origin, since it may have
-// anything in it then, such as a user.
+// shownOrigin returns how a refusal shows the header Origin, whose value is s: s, cut if it is long, and a space; "" if s is
+// no origin, since it may then have anything in it, such as a user and a password.
 func shownOrigin(s string) string {
 	if _, ok := parseOrigin(s); !ok && s != "null" {
 		return ""

@@ -15,7 +15,7 @@ type principal struct {
 	name string // its name; "": it is not authenticated
 
 	// tokenCtx is done when the token is no longer valid, sessionCtx when the name has no valid token any more. nil:
-	// that never happens.
+	// the token, or the name, stays valid.
 	tokenCtx, sessionCtx context.Context
 }
 

@@ -20,7 +20,7 @@ import (
 const (
 	minTokenLength    = 16      // how many characters a token must have
 	maxNameLength     = 64      // how many characters the name of a token may have
-	maxTokensFileSize = 1 << 20 // how many bytes a file of secrets may have (ReadSecret)
+	maxSecretFileSize = 1 << 20 // how many bytes a file of secrets may have (ReadSecret)
 )
 
 // Tokens are the bearer tokens that a Policy accepts, each with the name of its
@@ -116,7 +116,7 @@ func isPipe(file string) bool {
 	return err == nil && info.Mode()&os.ModeNamedPipe != 0
 }
 
-// read reads the file again, and returns its tokens; the error names the file and the line.
+// read reads the file, and returns its tokens; the error names the file and, for a mistake in a line, that line.
 func (t *Tokens) read() (*tokenSet, error) {
 	text, err := ReadSecret(t.file)
 	if err != nil {
@@ -203,11 +203,11 @@ func ReadSecret(file string) (text string, err error) {
 	if info, err = f.Stat(); err != nil { // of the file that is read
 		return "", err
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxTokensFileSize+1))
+	data, err := io.ReadAll(io.LimitReader(f, maxSecretFileSize+1))
 	if err != nil {
 		return "", err
 	}
-	if len(data) > maxTokensFileSize {
+	if len(data) > maxSecretFileSize {
 		return "", fmt.Errorf("%s is larger than 1 MiB", file)
 	}
 	if runtime.GOOS != "windows" && info.Mode().IsRegular() && info.Mode().Perm()&0o004 != 0 {

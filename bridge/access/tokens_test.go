@@ -74,7 +74,7 @@ func TestLoadTokens(t *testing.T) {
 		"# x\n\nalice " + tokenA[:9] + "\n": file + ":3: the token, which comes second, has fewer",
 		"alice " + tokenA[:9] + " x":        file + ":1: a name and a token are expected",
 		"":                                  file + ": there is no token",
-		strings.Repeat("#\n", maxTokensFileSize/2) + "a " + tokenA: file + " is larger than 1 MiB",
+		strings.Repeat("#\n", maxSecretFileSize/2) + "a " + tokenA: file + " is larger than 1 MiB",
 	} {
 		write(t, file, text, 0o600)
 		_, err := LoadTokens(file)

@@ -23,7 +23,7 @@ import (
 // servers of authtest have issued or were given, and what bridges were given in files, headers and variables. Main
 // fails if there is one.
 
-// keptTexts is what was written.
+// keptTexts is what was written, and what must not be in it.
 var keptTexts struct {
 	mu    sync.Mutex
 	texts []keptText
@@ -47,7 +47,7 @@ func Keep(what, text string) {
 	keepFile(what, file)
 }
 
-// keepFile has a file searched. what says, for people, what is in it.
+// keepFile notes a file that is searched for secrets once all tests have run. what says, for people, what is in it.
 func keepFile(what, file string) {
 	keptTexts.mu.Lock()
 	defer keptTexts.mu.Unlock()
@@ -80,10 +80,10 @@ var (
 // keptIn is the folder for what bridges have written, traces that no test has asked for among it; "": Main does not run.
 var keptIn string
 
-// credentialKeys are in configuration files with which a bridge has to do with credentials.
+// credentialKeys matches the keys that a configuration file may have credentials in, or name files of them.
 var credentialKeys = regexp.MustCompile(`"(?:auth|headers|headerFile)"\s*:`)
 
-// hasCredentials reports whether a bridge has to do with credentials.
+// hasCredentials reports whether a bridge with this command line and environment takes or sends credentials.
 func hasCredentials(argv, env []string) bool {
 	has := func(all []string, words ...string) bool {
 		return slices.ContainsFunc(all, func(s string) bool {
@@ -190,7 +190,7 @@ func giveConfigured(part any, dir string, env []string) {
 	}
 }
 
-// variable is one in the value of a header.
+// variable matches a variable in a value of a configuration file or a flag: ${NAME} or ${env:NAME}.
 var variable = regexp.MustCompile(`\$\{(?:env:)?(\w+)\}`)
 
 // expand puts the values of variables into a text: those of env, or else the tests' own.
@@ -241,12 +241,12 @@ func written(argv []string) (files []string) {
 
 // A searcher has the forms in which secrets may be written, by how they begin.
 type searcher struct {
-	begins [1 << 16]bool       // by two bytes: a form begins with them
-	by     map[string][]string // the forms that begin with the same prefix, by that
+	begins [1 << 16]bool       // whether a form begins with these two bytes, the first of which is the higher one
+	by     map[string][]string // the forms, by their first prefixLength bytes
 }
 
-// prefix is how much of a form it is looked up by.
-const prefix = 12
+// prefixLength is how many bytes at the beginning of a form it is looked up by.
+const prefixLength = 12
 
 // forms returns how a secret may be written, also as a part of a text that is encoded as a whole, such as ID:SECRET.
 func forms(secret string) (all []string) {
@@ -281,7 +281,7 @@ func newSearcher(secrets []string) *searcher {
 		for _, form := range forms(secret) {
 			if len(form) >= leastSecret && !seen[form] {
 				seen[form] = true
-				s.by[form[:prefix]] = append(s.by[form[:prefix]], form)
+				s.by[form[:prefixLength]] = append(s.by[form[:prefixLength]], form)
 				s.begins[int(form[0])<<8|int(form[1])] = true
 			}
 		}
@@ -289,13 +289,13 @@ func newSearcher(secrets []string) *searcher {
 	return s
 }
 
-// in returns where the first secret in a text begins, and how long it is; -1: there is none.
+// in returns where the first form in a text begins, and how long it is; -1: there is none.
 func (s *searcher) in(text []byte) (at, length int) {
 	for i := 0; i+leastSecret <= len(text); i++ {
 		if !s.begins[int(text[i])<<8|int(text[i+1])] {
 			continue
 		}
-		for _, form := range s.by[string(text[i:i+prefix])] {
+		for _, form := range s.by[string(text[i:i+prefixLength])] {
 			if bytes.HasPrefix(text[i:], []byte(form)) {
 				return i, len(form)
 			}
@@ -304,7 +304,8 @@ func (s *searcher) in(text []byte) (at, length int) {
 	return -1, 0
 }
 
-// search says, for each text with a secret, where that is.
+// search looks for the secrets of the run in all that was kept (keptTexts). It returns, for each text with a secret, where
+// that is, and names each that cannot be read.
 func search() (faults []string) {
 	keptTexts.mu.Lock()
 	defer keptTexts.mu.Unlock()
