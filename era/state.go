@@ -15,15 +15,16 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// State is what a parked call needs to be found again. The bridge answers such a
-// call with input_required, and the client returns the State with its retry as
-// requestState. It is sealed: the client can neither read nor change it.
+// State is what the bridge must know of a call that it has answered with input_required,
+// when the client retries it: which parked call the retry goes on with, or that it starts
+// the call again (Replay). The client gets the State as requestState, and returns it with
+// its retry. It is sealed: the client can neither read nor change it.
 type State struct {
 	Unit      string    // the shared server that has the call, as legacyserver.Options.Unit
 	ServerRun string    // which start of that server
 	CallID    string    // names the parked call; with Replay, how many URLs the user was sent to, in digits
 	Round     int       // how often the call was parked; with Replay, how often it was answered with URLs
-	Principal string    // who may retry the call; "": nobody has authenticated
+	Principal string    // the principal whose call it is: the retry must be of the same; "": nobody has authenticated
 	Method    string    // the method of the call: the retry must have the same
 	Digest    string    // the digest of the call's params: the retry must have the same
 	Expires   time.Time // from then on the State is not valid any more

@@ -21,7 +21,8 @@ type call struct {
 	stream          *stream    // the stream of its POST, on which it is answered
 }
 
-// isInitialize reports whether c is the initialize request: no other comes first.
+// isInitialize reports whether c is the initialize request that has opened the session: no other request comes first. A
+// stateless POST has none.
 func (c *call) isInitialize() bool { return c.seq == 1 }
 
 // canCarryServerMessage reports whether a message of the server other than the response may travel
@@ -72,7 +73,7 @@ func (t *callTable) add(m jsonrpc.Message, st *stream) {
 	}
 }
 
-// remove takes a call out. The token of a task is remembered.
+// remove takes a call out. The token of a task is remembered (isTaskToken).
 func (t *callTable) remove(c *call) {
 	delete(t.byID, c.id)
 	if c.progressToken.IsZero() || t.byToken[c.progressToken] != c {
@@ -129,9 +130,10 @@ func taskIDOf(m jsonrpc.Message) []byte {
 	return m.Lookup("params", "_meta", "io.modelcontextprotocol/related-task", "taskId")
 }
 
-// likeliestCall returns the call that a message without a relation most likely belongs to:
-// the only one, else the one made last among those in whose course servers ask
-// (B.1.8). Only calls with a seq above afterSeq count. nil: there is none.
+// likeliestCall returns the call that a message without a relation most likely belongs to
+// (B.1.8): the only one; else one whose stream somebody reads; of several, one in whose course
+// servers ask; of several, the one made last. Only calls with a seq above afterSeq that can carry
+// a message of the server count. nil: there is none.
 func (t *callTable) likeliestCall(afterSeq uint64) *call {
 	var best *call
 	for _, c := range t.byID {
@@ -162,9 +164,9 @@ func (c *call) likelihood() (rank int) {
 // guards them; the zero value is empty.
 type sentRequests map[jsonrpc.ID]*stream
 
-// add notes that the request with this id travels on st.
+// add notes that the request with this id travels on st. If there are too many already, all of these are forgotten.
 func (r *sentRequests) add(id jsonrpc.ID, st *stream) {
-	if *r == nil || len(*r) >= maxDeferred { // a client that answers nothing: forget
+	if *r == nil || len(*r) >= maxDeferred { // a client that answers nothing
 		*r = make(sentRequests)
 	}
 	(*r)[id] = st

@@ -78,7 +78,8 @@ func (s *session) tryRoute(m jsonrpc.Message) (rd *reader, room <-chan struct{},
 	return rd, room, nil
 }
 
-// route puts m on st, its stream. nil: m is deferred, or dropped if it is a response.
+// route puts m on st, its stream. If st is nil, m is deferred, or dropped if it is a response. If st is unresumable, a
+// response or a notification is dropped.
 func (s *session) route(m jsonrpc.Message, st *stream) {
 	switch m.Kind() {
 	case jsonrpc.Response:

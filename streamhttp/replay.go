@@ -9,7 +9,8 @@ import (
 
 // replayStore is the session's store of what was written, bounded by bytes, count
 // and age. It holds no events itself: each stream keeps its own, and ageOrder
-// says whose oldest one goes next. An open stream with few events keeps them (isSpared).
+// says whose oldest one goes next. If there are too many, an open stream with few events
+// loses its own only when all streams are such (isSpared); by age it loses them in any case.
 // The session's lock guards it.
 type replayStore struct {
 	maxBytes    int           // how many bytes of events are kept
@@ -40,13 +41,12 @@ func (rp *replayStore) keep(st *stream, n int, now time.Time) {
 	}
 }
 
-// guaranteedStreams divides what a session may keep: an open stream loses no event as long as it has
-// at most this part (1/64) of the bytes and of the events that the session may keep.
+// guaranteedStreams divides what a session may keep: an open stream that has at most this part (1/64) of the bytes
+// and of the events loses none of them while there are streams that have more, or closed ones (isSpared).
 const guaranteedStreams = 64
 
-// isSpared reports whether st loses nothing although the session keeps too much: st has no more
-// than its part, so that the other streams are to blame. A closed stream is not spared: its client
-// has most likely read it.
+// isSpared reports whether other streams lose events before st does when the session keeps too much: st has no
+// more than its part (guaranteedStreams). A closed stream is not spared: its client has most likely read it.
 func (rp *replayStore) isSpared(st *stream) bool {
 	return !st.closed && len(st.keptEvents) <= rp.maxCount/guaranteedStreams && st.keptBytes <= rp.maxBytes/guaranteedStreams
 }
@@ -182,7 +182,7 @@ func (k *retention) unpark(st *stream) {
 }
 
 // evictToFit makes the session's share of the budget as large as what is kept. If there is no
-// room for that, events in replayStore are dropped. false: there is no room even without them.
+// room for that, written events are dropped (evictOne). false: there is no room even without them.
 func (k *retention) evictToFit() bool {
 	for !k.budget.ResizeTo(k.replayStore.bytes + k.parked.bytes) {
 		if len(k.ageOrder) == 0 {

@@ -187,8 +187,8 @@ func (s *standaloneStreams) removeSurplus() *stream {
 	return oldest
 }
 
-// disconnect notes that nobody reads st now, which can be resumed. It returns the stream that cannot
-// be resumed any more because there are too many; nil: there is none.
+// disconnect notes that nobody reads st now, which can be resumed; the caller has taken it out (remove). It returns the
+// stream that cannot be resumed any more because there are too many; nil: there is none.
 func (s *standaloneStreams) disconnect(st *stream) (forgotten *stream) {
 	s.idle = append(s.idle, st)
 	if len(s.idle) > maxIdleStandalone {

@@ -230,8 +230,8 @@ func (s *session) notePassed(m jsonrpc.Message) {
 	}
 }
 
-// cancelCall ends a call without a response, as the client asked to (LI28),
-// unless it cannot be cancelled (J11).
+// cancelCall ends a call because the client has cancelled it (LI28), unless it is initialize, which cannot be cancelled
+// (J11). The call gets no response. But if its POST still waits for the beginning of its reply, it gets an error.
 func (s *session) cancelCall(id jsonrpc.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -39,8 +39,8 @@ type stream struct {
 	nextToCommit  *stream       // the stream behind this one in a commitQueue; nil: there is none
 	committed     bool          // it was made an SSE stream: a client may know its event ids, and can resume it
 	closed        bool          // nothing more will be appended
-	unresumable   bool          // it cannot be resumed: cancelled, or events had to be dropped
-	room          chan struct{} // closed when pending shrinks; nil when nobody waits
+	unresumable   bool          // it cannot be resumed (session.abandon): its calls were cancelled, its client can know no event id, or there was no room to keep it
+	room          chan struct{} // closed when those who wait for room in pending are to look again (wakeSenders); nil: nobody waits
 }
 
 // name returns what observers call the stream.
@@ -102,7 +102,7 @@ func (st *stream) jsonAnswer() (answer []event, mustStream bool) {
 }
 
 // keptAfter returns those of keptEvents that come after number seq. ok is false when the stream cannot
-// go on from there (LI18): it cannot be resumed, is complete, or some events are not kept any more.
+// go on from there (LI18): it cannot be resumed, has no such event, is complete, or some events are not kept any more.
 func (st *stream) keptAfter(seq uint64) (again []event, ok bool) {
 	if st.unresumable || seq > st.lastWrittenSeq() {
 		return nil, false

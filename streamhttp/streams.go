@@ -53,7 +53,7 @@ func (s *session) resume(key, seq uint64) (*stream, *reader, error) {
 }
 
 // attach makes a reader for st. A connection that had the stream loses it:
-// half-open connections are common (LI18).
+// half-open connections are common (LI18). A standalone stream gets what has waited for one.
 func (s *session) attach(st *stream) *reader {
 	r := newReader()
 	if st.reader != nil {
@@ -147,7 +147,8 @@ func (s *session) detach(st *stream, r *reader) {
 	}
 }
 
-// detachStandalone puts what was not written yet back for the next standalone stream.
+// detachStandalone is detach for a standalone stream: st can be resumed, but what was not written on it yet goes another
+// way (reroute), on a stream that is read now or on the next one.
 func (s *session) detachStandalone(st *stream) {
 	s.standalone.remove(st)
 	back := st.pending

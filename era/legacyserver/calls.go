@@ -12,8 +12,9 @@ import (
 )
 
 // calls are the requests of clients that the server must answer. A call is in byClientID while a
-// client waits for its answer, and in byServerID while the server works on it. A parked call is
-// only in byServerID; a call that has not been sent yet is only in byClientID.
+// client waits for its answer, and in byServerID while the server works on it. A call that has not
+// been sent yet is only in byClientID. A parked call is only in byServerID, or in neither once the
+// server has answered it (callInput.outcome).
 type calls struct {
 	canAsk           bool                // the server was told that clients accept input requests
 	ownRequests      *ownRequests        // makes the ids of requests to the server
@@ -30,7 +31,7 @@ type calls struct {
 	arrivals   int64                // the number that nextArrival has returned last
 }
 
-// call is a request of a client that the server works on.
+// call is a request of a client that the server must answer, once it has got it.
 type call struct {
 	request                // of the client: the first, or the latest retry
 	serverID    jsonrpc.ID // the id that the server knows; zero: the call was not sent yet
@@ -115,7 +116,8 @@ func (k *calls) send(c *call, out *era.Out) {
 	out.Server(m)
 }
 
-// handleResponse takes a response of the server. False: the response is to no call.
+// handleResponse takes a response of the server. False: the response is to no call, or to an abandoned one, whose turn ends
+// with it.
 func (k *calls) handleResponse(now time.Time, m jsonrpc.Message, out *era.Out) bool {
 	id, c, ok := jsonrpc.Find(k.byServerID, m.ID())
 	switch {
@@ -132,7 +134,7 @@ func (k *calls) handleResponse(now time.Time, m jsonrpc.Message, out *era.Out) b
 }
 
 // complete takes m, the server's final response to a call, and answers the client with it, or keeps it
-// if the call is parked.
+// if the call is parked. Input requests of the call that are open are refused.
 func (k *calls) complete(now time.Time, c *call, m jsonrpc.Message, out *era.Out) {
 	k.remove(c)
 	if c.input != nil {
@@ -152,7 +154,7 @@ type outcome struct {
 	refusal *era.Refusal    // the bridge's refusal; nil: there is none
 }
 
-// answerOrKeep answers the client. If the call is parked, it keeps the outcome for the
+// answerOrKeep answers the client with the outcome o of a call. If the call is parked, it keeps o for the
 // retry.
 func (k *calls) answerOrKeep(now time.Time, c *call, o outcome, out *era.Out) {
 	if c.input != nil && c.input.parked {

@@ -17,8 +17,9 @@ import (
 const maxInputRounds = 16
 
 // parking parks calls during which the server sends input requests (C.4): it answers the client
-// with input_required, and the call waits for the retry with the answers. Each input request is
-// answered exactly once, also if its call is cancelled or the client does not come back.
+// with input_required, and the call waits for the retry with the answers. Each input request that
+// the server does not cancel is answered exactly once, also if its call is cancelled or the client
+// does not come back.
 type parking struct {
 	timers    *timers.Timers      // those of the Filter: they end the collecting of input requests, and the wait for a retry
 	calls     *calls              // all calls of the Filter; parking parks some of them
@@ -36,7 +37,8 @@ type parking struct {
 }
 
 // handleRequest takes an input request of the server. It finds the call that the request belongs
-// to, and adds the request to it, or refuses the request at once.
+// to, and adds the request to it, or refuses the request at once. If the client lacks the capability
+// that the request needs, and the request can belong to no other call, the call is rejected as well.
 func (p *parking) handleRequest(now time.Time, m jsonrpc.Message, out *era.Out) {
 	if _, _, again := jsonrpc.Find(p.openRequests, m.ID()); again {
 		out.Drop(m, "its id is that of another question that is open")
@@ -65,7 +67,8 @@ func (p *parking) handleRequest(now time.Time, m jsonrpc.Message, out *era.Out) 
 }
 
 // addRequest adds the input request q to its call, which is parked a moment later. If the call is
-// parked already, the client learns of q after its retry. Where too many are open, q is refused.
+// parked already, the client learns of q after its retry. Where too many are open, or no client is
+// asked for input (stateIssuer.sealer), q is refused.
 func (p *parking) addRequest(now time.Time, c *call, q *inputRequest, out *era.Out) {
 	if p.states.sealer == nil {
 		out.Server(q.refusal(jsonrpc.CodeInternalError, "nobody can be asked here"))
@@ -140,6 +143,7 @@ func (p *parking) refuseRequests(c *call, out *era.Out) {
 
 // replyInputRequired parks a call: it answers the client with input_required, if any of the call's
 // input requests are open. The server goes on with the call, and the client's retry finds it (C.4.1).
+// A call that was parked too often, or whose retry has lost a capability that it needs, is rejected.
 func (p *parking) replyInputRequired(now time.Time, c *call, out *era.Out) {
 	if c.turn.IsWaiting() { // with the answers to some of them
 		p.turns.StopWaiting(&c.turn)

@@ -117,8 +117,8 @@ func (p *parking) deliverAnswers(now time.Time, c *call, out *era.Out) {
 }
 
 // retryAfterURLs takes the retry of a call that was answered with URLs to visit. The call
-// is sent again. Missing answers are not asked for: the server refuses again if it
-// must.
+// begins anew, unless the user has declined to visit one, or an answer is not valid. Missing
+// answers are not asked for: the server refuses again if it must.
 func (p *parking) retryAfterURLs(now time.Time, r request, state era.State, out *era.Out) {
 	n, _ := strconv.Atoi(state.CallID)
 	for entry := range jsonrpc.Members(r.inputResponses) {

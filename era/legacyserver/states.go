@@ -65,7 +65,8 @@ func (s *stateIssuer) openState(now time.Time, r *request) (era.State, bool) {
 
 // sendToURL answers a call that the server has refused until the user has visited some URLs
 // (-32042): the client gets them as input requests, and its retry starts the call again. No call
-// is parked. ok is false if the error names no URLs, or nobody is asked.
+// is parked. A client that cannot visit URLs, or was sent to some too often, gets an error. data is
+// that of the server's error. ok is false if it names no URLs, or nobody is asked.
 func (s *stateIssuer) sendToURL(now time.Time, c *call, data []byte) (m jsonrpc.Message, ok bool) {
 	requests, n := []byte{'{'}, 0
 	for _, e := range jsonrpc.Elements(shape.Member(data, "elicitations")) {

@@ -439,7 +439,8 @@ func (c *conn) fail(ctx context.Context, call *call, fault *httpdial.Fault) {
 	}
 }
 
-// refuse answers a request, which was not entered into the ledger, with the fault.
+// refuse answers with the fault a request that tryAdmit has not entered into the ledger, but has counted in c.refusing: refuse
+// takes it off that count.
 func (c *conn) refuse(ctx context.Context, call *call, fault *httpdial.Fault) {
 	defer c.refusing.Done()
 	c.log.Warn("request refused", "method", call.method, "reason", fault.Reason)
