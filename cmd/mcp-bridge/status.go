@@ -136,8 +136,8 @@ func (f *statusFlags) flagSet() *pflag.FlagSet {
 // more is printed: the report says it.
 var errSignInNeeded = errors.New("a sign-in is needed")
 
-// errNotRenewed is the error of status --check if a token could not be renewed. It makes the exit status 1, and nothing more is
-// printed: the report says why.
+// errNotRenewed is the error of status --check if a token could not be renewed, unless a sign-in is needed (errSignInNeeded). It
+// makes the exit status 1, and nothing more is printed: the report says why.
 var errNotRenewed = &loggedError{errors.New("a token was not renewed")}
 
 // credentialStatus is what status says of one server. Its JSON is what --json writes; it has no secret.

@@ -36,7 +36,7 @@ type State[S comparable] struct {
 	subscribeRequests map[string]jsonrpc.Message // the client's resources/subscribe, by the URI as raw JSON
 
 	serverRequests map[jsonrpc.ID]serverRequest[S] // the server's requests, by the id that the client knows
-	lastBridgeID   int64                           // the number in the last id that nextBridgeID has returned
+	lastBridgeID   int64                           // the number in the last id that the bridge has made (nextBridgeID), in this State or one before it (AdoptHandoff)
 }
 
 // serverRequest is a request of the server that the client has not answered.
@@ -45,7 +45,8 @@ type serverRequest[S comparable] struct {
 	serverID jsonrpc.ID // the id that the server knows
 }
 
-// nextBridgeID returns an id for a request of the bridge's own.
+// nextBridgeID returns an id that no request has had before: for a request of the bridge's own to the server, or for a
+// request of the server whose own id the client cannot be told (NoteServerRequest).
 func (s *State[S]) nextBridgeID() jsonrpc.ID {
 	s.lastBridgeID++
 	return jsonrpc.StringID("mcp-bridge-" + strconv.FormatInt(s.lastBridgeID, 10))
@@ -60,7 +61,8 @@ func (s *State[S]) NoteInitialize(initialize jsonrpc.Message) {
 }
 
 // RememberSetting keeps a request of the client that has succeeded, if a new session
-// would have to be told as well (LE5). false: it should be kept, but there is no room.
+// would have to be told as well (LE5), or forgets the subscription that it ends. false:
+// it should be kept, but there is no room.
 func (s *State[S]) RememberSetting(request jsonrpc.Message) bool {
 	uri := func() string { return string(request.Lookup("params", "uri")) }
 	switch request.Method() {
@@ -123,8 +125,9 @@ func (s *State[S]) ChangeNotifications(answer jsonrpc.Message) []jsonrpc.Message
 // NoteServerRequest notes a request of the server in a session, so that its response goes
 // there or nowhere, and returns it as the client is to know it: the id is
 // another one where the client has one like it open from a session that is
-// gone, because servers count from the start again. false: too many requests
-// of this session are open to note one more.
+// gone, because servers count from the start again. If there is no room, the
+// requests of other sessions are forgotten. false: too many requests of this
+// session are open to note one more.
 func (s *State[S]) NoteServerRequest(session S, m jsonrpc.Message) (jsonrpc.Message, bool) {
 	if len(s.serverRequests) >= maxServerRequests {
 		maps.DeleteFunc(s.serverRequests, func(_ jsonrpc.ID, a serverRequest[S]) bool { return a.session != session })
@@ -204,7 +207,7 @@ type Handoff struct {
 	setLevelRequest         jsonrpc.Message            // the client's last logging/setLevel; zero: none
 	subscribeRequests       map[string]jsonrpc.Message // the client's resources/subscribe, by the URI as raw JSON
 	serverRequestIDs        map[jsonrpc.ID]jsonrpc.ID  // the server's requests that the client has not answered: from the id that the client knows to the server's
-	lastBridgeID            int64                      // the number in the last id of a request of the bridge's own
+	lastBridgeID            int64                      // State.lastBridgeID
 }
 
 // Handoff returns what AdoptHandoff of another State needs to go on with this one; refused becomes its

@@ -113,8 +113,8 @@ type Exchange struct {
 	ResponseHeader http.Header   // headers of the reply
 	RequestBytes   int64         // length of the request's body
 	ResponseBytes  int64         // length of the reply's body
-	FirstByte      time.Duration // from the begin of the request until the reply began
-	Duration       time.Duration // from the begin of the request until the end of the reply
+	FirstByte      time.Duration // from the beginning of the request until the reply began; 0: there was no reply
+	Duration       time.Duration // from the beginning of the request until the end of the reply
 	Rule           string        // of a refusal: the rule of docs/rules.md that the request breaks, or a short word
 	Reason         string        // of a refusal: what the client was told
 	Err            string        // why it has not ended in an orderly way; "": it has

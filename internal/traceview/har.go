@@ -84,7 +84,7 @@ type (
 	harTimings struct {
 		Send    float64 `json:"send"`    // always 0
 		Wait    float64 `json:"wait"`    // until the reply began; of a message without an exchange, until its answer, 0 if it has none
-		Receive float64 `json:"receive"` // from the begin of the reply to its end
+		Receive float64 `json:"receive"` // from the beginning of the reply to its end
 	}
 	// harPair is a name and a value: a header, or a value of a query.
 	harPair struct {

@@ -25,8 +25,8 @@ type heldRecord struct {
 	line   []byte       // the line in the trace that has the record
 }
 
-// add takes the next record, and emits the first one held back if there are too many. A record without a number (Seq 0) keeps
-// its place: nothing moves past it.
+// add takes the next record, and keeps line. While more are held back than may be, it emits the one with the lowest number. A
+// record without a number (Seq 0) keeps its place: all that are held back are emitted, and then this one.
 func (o *reorderer) add(r *trace.Record, line []byte) error {
 	if r.Seq == 0 {
 		if err := o.flush(); err != nil {

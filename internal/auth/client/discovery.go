@@ -39,7 +39,7 @@ type metadataFinder struct {
 	redirect  redirectTarget // where browsers come back to
 
 	mu                 sync.Mutex // guards foundNoEndpointsAt
-	foundNoEndpointsAt time.Time  // when a server without metadata was found to lack the default endpoints too; zero: it was not
+	foundNoEndpointsAt time.Time  // when canSignIn has last failed to register at the default endpoints of a server without metadata: it has none then; zero: never
 }
 
 // discoverForSignIn is discover for a person who signs in: if the stored metadata is a guess (OriginIsAuthServer), it asks again, since whoever runs the server

@@ -28,7 +28,7 @@ type SignInOptions struct {
 	UseDeviceCode   bool                   // the person signs in with a device code even if there is a Browser
 	RegisterAnew    bool                   // the client is registered again even if a registration is stored
 	TriedGeneration *tokenstore.Generation // the generation of the stored credential that is not enough: BeginSignIn returns ErrAlreadySignedIn if another one is stored; nil: that is not checked
-	Timeout         time.Duration          // how long the person has; 0: 10 minutes
+	Timeout         time.Duration          // how long the person has, at most: a device code may end sooner; 0: 10 minutes
 	OnProgress      func(what string)      // told what BeginSignIn waits for next, in a few words; nil: nobody is told
 }
 

@@ -20,7 +20,7 @@ type Policy struct {
 
 // A policyRule is one line of a policy that demands scopes, without its method.
 type policyRule struct {
-	namePattern string   // what the name in the message must match; "": anything, also no name
+	namePattern string   // the PATTERN of ParsePolicy, with * and ?, which the name in the message must fit; "": any name fits, also none
 	scopes      []string // the scopes that it demands
 }
 

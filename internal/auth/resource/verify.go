@@ -153,7 +153,7 @@ func newTokenCache(most int) *tokenCache {
 	return &tokenCache{maxTokens: most, byHash: map[tokenHash]*verifiedToken{}}
 }
 
-// get returns what is remembered of the token with this hash, even after its cachedUntil; nil: nothing.
+// get returns what is remembered of the token with this hash, even after its cachedUntil; nil: nothing is.
 func (c *tokenCache) get(sum tokenHash) *verifiedToken {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -167,8 +167,8 @@ func (c *tokenCache) remove(sum tokenHash) {
 	delete(c.byHash, sum)
 }
 
-// put remembers v for the token with this hash. If the cache is full it forgets others, those first whose cachedUntil
-// is before now.
+// put remembers v for the token with this hash. If the cache is full, it forgets others to make room, preferably some whose
+// cachedUntil has come by now (evictIfFull).
 func (c *tokenCache) put(sum tokenHash, v *verifiedToken, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -176,8 +176,8 @@ func (c *tokenCache) put(sum tokenHash, v *verifiedToken, now time.Time) {
 	c.byHash[sum] = v
 }
 
-// evictIfFull removes entries from a map that has maxEntries: of a few, those for which isOver is true, or else any
-// one.
+// evictIfFull makes room in a map that has maxEntries: it looks at a few entries (32), and removes those of them for which
+// isOver is true, or else any one.
 func evictIfFull[K comparable, V any](m map[K]V, maxEntries int, isOver func(V) bool) {
 	if len(m) < maxEntries {
 		return
