@@ -98,7 +98,7 @@ type Handler struct {
 	refusalWarnings access.WarningLimiter // how often the log is warned of refused requests
 
 	mu       sync.Mutex          // guards sessions
-	sessions map[string]*session // by id, until they end
+	sessions map[string]*session // the sessions that have not ended, by their ids
 }
 
 // NewHandler makes a Handler that gives each session, as a bridge.Conn, to

@@ -25,7 +25,7 @@ type postQueue struct {
 	wakeup chan struct{} // holds one element when something was added to queue
 
 	delivering sync.Mutex       // guards what follows; held while a POST calls sink
-	sink       bridge.Sink      // of a Receive that waits for messages; nil: there is none
+	sink       bridge.Sink      // the Sink of a Receive that waits for messages; nil: there is none
 	queue      []*queuedMessage // the messages that no Sink has taken, oldest first; only the first one may be accepted
 }
 

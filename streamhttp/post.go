@@ -171,8 +171,8 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, one []
 type post struct {
 	w            http.ResponseWriter   // the reply
 	r            *http.Request         // the POST
-	s            *session              // to which the messages belong
-	st           *stream               // on which the requests are answered
+	s            *session              // the session of the messages
+	st           *stream               // the stream on which the requests are answered
 	rd           *reader               // reads st for this POST
 	firstID      jsonrpc.ID            // the id of the first request
 	batchIDs     []jsonrpc.ID          // the ids of the requests of a batch, in order; nil: the POST is no batch

@@ -29,7 +29,7 @@ type postQueue struct {
 
 	mu      sync.Mutex         // guards what follows
 	waiting []*pendingMessage  // the messages that the Sink has not taken, oldest first
-	sink    bridge.Sink        // of the receive that waits; nil: none does
+	sink    bridge.Sink        // the Sink of the receive that waits; nil: none does
 	idle    bool               // receive waits, so that others may call sink
 	cancel  context.CancelFunc // ends the ctx of the Sink's Send that goes on; nil: none does
 	err     error              // why nothing is taken any more; nil: messages are taken

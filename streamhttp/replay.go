@@ -132,7 +132,7 @@ type retention struct {
 	parked  struct {           // how much waits on streams that are parked, all together
 		bytes, events int // the bytes of the events, and how many events there are
 	}
-	budget *budget.Share // for replayStore and parked; nil: they are not counted
+	budget *budget.Share // what replayStore and parked hold of the budget; nil: they are not counted
 }
 
 // add makes st one that can be resumed.

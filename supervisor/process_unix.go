@@ -19,7 +19,7 @@ import (
 // process group; they can be found on Linux, after Subreap.
 type child struct {
 	pid    int    // the process id, which is also the id of the process group
-	marker string // in the environment of the child and its descendants; "" on other systems than Linux
+	marker string // the value of markerVar in the environment of the child, with which that of each descendant begins; "" on other systems than Linux
 	system        // what differs between the Unixes
 
 	groupGone  atomic.Bool  // the group was found empty: its id is not signalled any more, as it may belong to other processes

@@ -37,7 +37,7 @@ type daemon struct {
 	staticTokens *access.Tokens          // bearer tokens of the token file or the environment; nil: there are none
 	hub          *hub.Hub                // serves all servers
 	notify       *listen.Notifier        // tells the service manager, such as systemd, about the run; it does nothing where there is none
-	sockets      listen.Listeners        // at which clients come in; set by setUp
+	sockets      listen.Listeners        // the listeners at which clients come in; set by setUp
 	stopInspect  func()                  // ends what serves the inspection API; nil: it has not begun
 
 	protection *protection // verifies access tokens; nil: none are accepted

@@ -45,7 +45,7 @@ func (f *inspectFlags) check() error {
 // inspectedRun is a run that can be looked at.
 type inspectedRun struct {
 	name         string                                  // what the run is called: its command, such as "serve"
-	addresses    []string                                // at which clients reach it
+	addresses    []string                                // the addresses at which clients reach the run
 	observer     *observe.Observer                       // what is watched: it tells its Watchers what passes through the run
 	recorder     *trace.Recorder                         // makes records of what passes, for those who look and for the file of --trace or --record
 	servers      func() []inspect.Server                 // returns the state of the servers now

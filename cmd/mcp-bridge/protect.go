@@ -37,7 +37,7 @@ type protectFlags struct {
 	scopeMapFile         string   // --scope-map: the file that says which scopes messages need; "": none
 	dpop                 string   // --client-dpop: what to do with tokens that are bound to a key; a key of dpopModes
 
-	set *pflag.FlagSet // in which they are registered, with the other flags of serve
+	set *pflag.FlagSet // has these flags, and the other flags of serve
 }
 
 // accessTokenFlags are the flags that need --oidc-issuer or --introspect: without these, no access tokens are accepted.
@@ -164,8 +164,8 @@ type protection struct {
 	*resource.Protector
 	flags               *protectFlags          // what the user has said of access tokens
 	introspectionSecret func() (string, error) // reads the bridge's secret at the introspection endpoint; nil: there is no such endpoint
-	policy              *resource.Policy       // in force now; guarded by the daemon's reloadMu
-	httpClients         []*http.Client         // for requests to issuers and to the introspection endpoint
+	policy              *resource.Policy       // which scopes messages need now; guarded by the daemon's reloadMu
+	httpClients         []*http.Client         // make the requests to issuers and to the introspection endpoint
 }
 
 // noServerResources are the resource.Options.Resources while there is no server. No endpoint has the path in it, so no token is

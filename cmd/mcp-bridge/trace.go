@@ -21,7 +21,7 @@ type tracingFlags struct {
 	redact     []string       // --trace-redact: paths in messages, or re:REGEX, of what is taken out beside secrets
 	unredacted bool           // --trace-unredacted: secrets stay in the trace
 
-	set *pflag.FlagSet // in which these flags are registered
+	set *pflag.FlagSet // has these flags, and the other flags of the command
 }
 
 // register adds the flags of tracingFlags to fs, and gives the fields their defaults.

@@ -56,8 +56,8 @@ type Report struct {
 	target    string        // URL or command line of the server
 	startedAt time.Time     // when NewReport was called
 	duration  time.Duration // how long the diagnosis took; 0: Finish was not called so far
-	facts     []Fact        // in the order in which they came
-	findings  []Finding     // in the order in which they came, with their secrets
+	facts     []Fact        // the facts, in the order in which they came
+	findings  []Finding     // the findings with their secrets, in the order in which they came
 	secrets   []string      // the values that HideSecrets was given, the longest first
 }
 

@@ -180,7 +180,7 @@ type About struct {
 	Right    string    `json:"right"`    // what the one who asks may do: view or act
 	Viewers  int       `json:"viewers"`  // how many streams are open
 
-	Addresses []string `json:"addresses,omitempty"` // at which clients reach the bridge
+	Addresses []string `json:"addresses,omitempty"` // the addresses at which clients reach the bridge
 }
 
 // about returns what the API says of the bridge now to somebody with this right.

@@ -23,8 +23,8 @@ type state struct {
 	mu             sync.Mutex                  // guards the fields below
 	sessions       map[string]*observe.Session // the open sessions, by name
 	processes      map[int]*process            // the processes that run, by id
-	endedProcesses []process                   // those that have ended, the latest last
-	notes          []note                      // the latest last
+	endedProcesses []process                   // the processes that have ended, maxEndedProcesses at most, the latest last
+	notes          []note                      // the notes, maxNotes at most, the latest last
 }
 
 // process is what the API says of a process of a server.

@@ -43,7 +43,7 @@ type conn struct {
 
 	mu             sync.Mutex        // guards what follows and is never held while waiting
 	closed         bool              // Close has begun
-	current        *transportConn    // to which messages go now
+	current        *transportConn    // the one to which messages go now
 	openRequests   []*request        // the requests without an answer that the next transportConn would have to be sent again; mostly none
 	pendingAnswers []jsonrpc.Message // errors, for Receive, that answer requests which both transports have refused
 }

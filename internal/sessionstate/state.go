@@ -41,7 +41,7 @@ type State[S comparable] struct {
 
 // serverRequest is a request of the server that the client has not answered.
 type serverRequest[S comparable] struct {
-	session  S          // in which the server has sent the request
+	session  S          // the session in which the server has sent the request
 	serverID jsonrpc.ID // the id that the server knows
 }
 

@@ -63,7 +63,7 @@ type Record struct {
 	Transport string // "http", "sse", "websocket", "socket", "stdio"
 
 	Method string     // MCP method of the message; of a response, that of its request
-	Name   string     // of the tool or prompt, or the URI of the resource; of a response: of its request
+	Name   string     // name of the tool or prompt, or URI of the resource, that the request is for; of a response, that of its request
 	ID     jsonrpc.ID // JSON-RPC id of the message, or of the request that a Note is about; zero: it has none
 	Size   int        // length in bytes of the message, of the line of stderr or of the noise, as it passed
 
@@ -104,17 +104,17 @@ type Body struct {
 
 // Exchange is an HTTP exchange, or as much of it as a refusal knows.
 type Exchange struct {
-	Method         string        // of HTTP: "POST"
+	Method         string        // HTTP method: "POST"
 	URL            string        // Downstream: path and query; Upstream: the whole URL
 	Proto          string        // "HTTP/1.1"
 	RemoteAddr     string        // the peer's address
-	Status         int           // of the reply; 0: there is none
+	Status         int           // HTTP status of the reply; 0: there was no reply
 	RequestHeader  http.Header   // headers of the request; of a Refused, at most Host and Origin
 	ResponseHeader http.Header   // headers of the reply
 	RequestBytes   int64         // length of the request's body
 	ResponseBytes  int64         // length of the reply's body
-	FirstByte      time.Duration // from the beginning of the request until the reply began; 0: there was no reply
-	Duration       time.Duration // from the beginning of the request until the end of the reply
+	FirstByte      time.Duration // time from the beginning of the request until the reply began; 0: there was no reply
+	Duration       time.Duration // time from the beginning of the request until the end of the reply
 	Rule           string        // of a refusal: the rule of docs/rules.md that the request breaks, or a short word
 	Reason         string        // of a refusal: what the client was told
 	Err            string        // why it has not ended in an orderly way; "": it has

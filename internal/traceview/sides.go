@@ -17,7 +17,7 @@ const (
 
 // bodies keeps the texts of the latest received messages, to be shown beside messages that the bridge makes of them later.
 type bodies struct {
-	kept  map[uint64]*trace.Body // by trace.Record.Seq of the message
+	kept  map[uint64]*trace.Body // the Bodies, by trace.Record.Seq of their messages
 	order []uint64               // the keys of kept, the oldest first
 	bytes int                    // how long the texts in kept are together
 }

@@ -55,7 +55,7 @@ func (c *conn) adopt(handoff *sessionstate.Handoff) {
 // renewedSession is a session that the bridge itself begins, after the client's was lost; it is a
 // remoteconn.ReplacementSession.
 type renewedSession struct {
-	c *conn    // to which it belongs
+	c *conn    // the Conn that the session is of
 	s *session // the session
 }
 

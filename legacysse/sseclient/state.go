@@ -21,7 +21,7 @@ type connState struct {
 type session struct {
 	endpoint    *url.URL           // the address for the POSTs
 	peer        *httpdial.Peer     // explains what goes wrong with the POSTs
-	ctx         context.Context    // of the event stream; httpdial.Unattended, if no client's request waited for the session
+	ctx         context.Context    // the ctx of the event stream; httpdial.Unattended, if no client's request waited for the session
 	stop        context.CancelFunc // ends ctx, and with it the event stream
 	ended       chan struct{}      // closed when the event stream has ended
 	began       time.Time          // when the GET was sent

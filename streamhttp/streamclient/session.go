@@ -384,7 +384,7 @@ func (n *renewer) handshake(ctx context.Context) (session *session, refused bool
 // renewedSession is a session that the bridge itself begins, after the client's was lost; it is a
 // remoteconn.ReplacementSession.
 type renewedSession struct {
-	c       *conn    // to which it belongs
+	c       *conn    // the Conn that the session is of
 	session *session // the session, begun by the reply to initialize; nil: there was no such reply
 	refused bool     // initialize has failed with a fault
 }

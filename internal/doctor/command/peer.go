@@ -156,7 +156,7 @@ func encodeLine(m jsonrpc.Message) []byte { return append(slices.Clone(m.Bytes()
 
 // A pendingRequest is a request that was sent. Whoever has sent it must call stopAwaiting.
 type pendingRequest struct {
-	process    *serverProcess // to which it was sent
+	process    *serverProcess // the process that it was sent to
 	id         string         // the id of the request, as it is spelled in JSON
 	takesAnyID bool           // an answer whose id nobody waits for counts as the answer, too
 	replies    chan reply     // gets the answer; it has room for one

@@ -36,7 +36,7 @@ var sensitiveParts = func() (all []sensitivePart) {
 
 // sensitivePart is a stem or word that makes a name sensitive.
 type sensitivePart struct {
-	text    string // in lower case
+	text    string // the stem or word, in lower case
 	letters uint32 // the set of its letters
 }
 

@@ -64,7 +64,7 @@ const maxToResend = 1000
 type fallbackConn struct {
 	f         *Fallback          // the Fallback that has made it
 	clientCtx context.Context    // the ctx of Dial, which says who the client is
-	ctx       context.Context    // of the Sends of toResend to another Conn, and of waits for decided; done at Close, and not before
+	ctx       context.Context    // the ctx of Sends of toResend to another Conn, and of waits for decided; done at Close, and not before
 	cancel    context.CancelFunc // ends ctx
 	wg        sync.WaitGroup     // the goroutine that sends toResend
 
