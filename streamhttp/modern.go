@@ -143,7 +143,8 @@ func (h *Handler) checkModernRequest(r *http.Request, m jsonrpc.Message, facts *
 }
 
 // serveModern lets HandlerOptions.Modern serve one request, or answers it if there is no place for it
-// or its Mcp-Param headers are wrong. *m and *facts are zeroed, so that nobody keeps their bytes.
+// or its Mcp-Param headers are wrong. Of a request that is served, *m and *facts are zeroed, so that
+// nobody keeps their bytes.
 func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, facts *requestFacts, share *httpserve.BodyMemory) {
 	e := newExchange(h, w, r, *m, share)
 	defer e.cancel(nil)

@@ -42,7 +42,7 @@ type ledger struct {
 	strayLogsOf    *conn     // the client whose call was cancelled (strayLogsUntil); nil: there were calls of several clients
 }
 
-// enter enters a new call, and gives it a serverID.
+// enter enters a new call, also into its client's calls, and gives it a serverID.
 func (l *ledger) enter(call *call) {
 	c := call.conn
 	c.calls.add(call)

@@ -48,7 +48,8 @@ func (m *Manual) Complete(words []string) []string {
 	return m.argumentWords(c, before, current)
 }
 
-// commandNames returns the lines of Complete for the first argument: the commands that begin with current or, if there are none, files.
+// commandNames returns the lines of Complete for the first argument: the commands that begin with current and are not hidden or, if there are
+// none, files.
 func (m *Manual) commandNames(current string) []string {
 	found := []string{kindWords}
 	for _, c := range m.Commands {

@@ -9,7 +9,7 @@ const (
 	flagTextColumn = 28 // the column at which the texts of flags begin on a page of help
 )
 
-// FrontPage returns the first page: what the program is, examples, commands and topics.
+// FrontPage returns the first page: what the program is, examples, the commands that are not hidden, and topics.
 func (m *Manual) FrontPage() string {
 	var b strings.Builder
 	writeWrapped(&b, "", m.Summary)
@@ -31,7 +31,7 @@ func (m *Manual) FrontPage() string {
 	return b.String()
 }
 
-// Page returns the help of a command or a topic; ok is false if there is none of that name.
+// Page returns the help of a command or a topic; ok is false if there is none of that name, or the command is hidden.
 func (m *Manual) Page(name string) (text string, ok bool) {
 	for _, t := range m.Topics {
 		if t.Name == name {

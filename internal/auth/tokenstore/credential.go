@@ -99,7 +99,7 @@ type Entry struct {
 // storedCredential is the content of the file of one credential.
 type storedCredential struct {
 	Credential         *packedStruct `json:"credential,omitempty"` // a packed Credential; nil: there is none
-	RequestTimes       []time.Time   `json:"requests,omitempty"`   // when token requests were sent in the last minute, the oldest first
+	RequestTimes       []time.Time   `json:"requests,omitempty"`   // when token requests were sent, up to a minute before the last one; the oldest first
 	RateLimitedAt      time.Time     `json:"braked,omitzero"`      // when there were too many token requests, so that no more are allowed; zero: they are
 	SpentRefreshHashes []string      `json:"spent,omitempty"`      // spentHash of refresh tokens that must not be sent any more, the oldest first
 }
