@@ -61,8 +61,8 @@ func New(o Options) era.Filter {
 type filter struct {
 	session   session   // what client and server have said about themselves
 	handshake handshake // begins the session: takes the messages from initialize to its answer
-	calls     calls     // the client's requests at the server
-	inputs    inputs    // the server's input requests at the client
+	calls     calls     // the client's requests that the server is to answer
+	inputs    inputs    // the input requests of the server, which the client is to answer
 	listen    listener  // the client's subscriptions
 }
 

@@ -31,7 +31,7 @@ type handshake struct {
 type phase int
 
 const (
-	notStarted  phase = iota // the phase before the session: the client has not sent initialize, or it was refused, or the server has ended
+	notStarted  phase = iota // the phase before the session: the client has not sent initialize, or it was refused
 	discovering              // the phase in which the client's initialize waits for the server's answer to server/discover
 	ready                    // the phase of the session itself: initialize was answered
 )
@@ -89,7 +89,7 @@ func (o *handshake) unqueue(cancel jsonrpc.Message, out *era.Out) {
 	}
 }
 
-// handleDiscovery takes the answer to server/discover and answers initialize.
+// handleDiscovery takes the answer to server/discover and answers initialize, or sends server/discover once more.
 func (o *handshake) handleDiscovery(now time.Time, m jsonrpc.Message, out *era.Out) {
 	if shape.ErrorCode(m) == era.CodeUnsupportedVersion && !o.discoverRetried && era.HasModern(m.Lookup("error", "data", "supported")) {
 		// The server supports the version that was sent: send it once more (C.2).
@@ -187,7 +187,7 @@ func (o *handshake) initializeResult(m jsonrpc.Message) []byte {
 }
 
 // failQueued answers initialize and the requests that are held with an error, because the server has
-// ended: text is its message, and data its raw data. The client may then initialize anew.
+// ended: text is its message, and data its raw data.
 func (o *handshake) failQueued(text string, data []byte, out *era.Out) {
 	if o.phase == discovering {
 		refuse(o.initializeRequest.ID(), jsonrpc.CodeInternalError, text, data, out)
@@ -197,5 +197,4 @@ func (o *handshake) failQueued(text string, data []byte, out *era.Out) {
 			refuse(m.ID(), jsonrpc.CodeInternalError, text, data, out)
 		}
 	}
-	o.phase, o.queued = notStarted, nil
 }

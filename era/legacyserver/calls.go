@@ -213,8 +213,8 @@ func (k *calls) remove(c *call) {
 	}
 }
 
-// abort cancels a call at the server. If the server answers it all the same, the
-// answer is dropped.
+// abort removes a call, and cancels it at the server if it was sent. If the server answers
+// it all the same, the answer is dropped.
 func (k *calls) abort(now time.Time, c *call, reason []byte, out *era.Out) {
 	k.remove(c)
 	if c.serverID.IsZero() {

@@ -28,7 +28,7 @@ type logRouter struct {
 	resumeCall func(now time.Time, c *call, out *era.Out)
 
 	supported      bool          // the server has logging
-	serverRank     int           // the server's log level, by LogRank; len(LogLevels): not known
+	serverRank     int           // the server's log level, by LogRank; one that it has not confirmed within setLevelTimeout counts, too; len(LogLevels): not known
 	settingRank    int           // the level in the logging/setLevel that the server has not answered; len(LogLevels): there is none
 	waiting        []levelWaiter // calls that wait for the server to have a log level
 	strayLogsUntil time.Time     // until then a message may belong to a cancelled call

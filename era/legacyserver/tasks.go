@@ -122,7 +122,7 @@ func (k *taskRunner) abort(c *call, out *era.Out) {
 	})
 }
 
-// cancel cancels the task of a call at the server, if that has tasks/cancel.
+// cancel cancels the tasks/result of a call, if it was sent, and the task itself, if the server has tasks/cancel.
 func (k *taskRunner) cancel(c *call, out *era.Out) {
 	if !c.task.resultID.IsZero() {
 		cancelRequest(c.task.resultID, nil, out)

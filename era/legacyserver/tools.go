@@ -40,8 +40,8 @@ type taskTools struct {
 	listTimer        *timers.Timer   // ends the wait of calls for the list of tools
 }
 
-// start asks for the list of tools, if the server has tasks. It is called when the
-// server has answered initialize.
+// start asks for the list of tools, if the server can run tools/call as a task. It is called
+// when the server has answered initialize.
 func (t *taskTools) start(now time.Time, h *handshake, out *era.Out) {
 	call := shape.Member(shape.Member(shape.Member(shape.Member(h.capabilities, "tasks"), "requests"), "tools"), "call")
 	if t.supported = shape.IsObject(call) && h.version == era.Version2025_11_25; t.supported {
