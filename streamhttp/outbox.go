@@ -136,7 +136,8 @@ func passToServer(ctx context.Context, s *session, m jsonrpc.Message, share *bud
 
 // offerAndWait passes a message on to the server, and waits until the server has taken it. share is what
 // the message holds of the budget; it is given back in any case. The error says that the server
-// has not got the message: the session has ended, or ctx is done.
+// has not got the message: the session has ended, or ctx is done. There is none if the server may
+// be taking the message just then.
 func (s *session) offerAndWait(ctx context.Context, m jsonrpc.Message, share *budget.Share) (err error) {
 	p := s.posts.offer(m, share)
 	taken := s.posts.whenTaken(p)

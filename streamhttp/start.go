@@ -57,8 +57,8 @@ func (h *Handler) serve(slot *admission.Slot, s *session, principalCtx context.C
 	h.endSession(ctx, s, h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(ctx, s.owner), &s.origin), s))
 }
 
-// endSession ends a session whose bridge.Handler has returned err, and tells the log why, unless an
-// Observer is told.
+// endSession ends a session whose bridge.Handler has returned err. It tells the log of a failure, and that a place was
+// reclaimed, unless an Observer is told.
 //
 //go:noinline
 func (h *Handler) endSession(ctx context.Context, s *session, err error) {

@@ -160,7 +160,8 @@ func (l *Ledger[C, S]) NoteServerMessage(session S, m jsonrpc.Message) (jsonrpc.
 }
 
 // RememberSetting keeps m, a request of the client that has succeeded, if a new session would have to be
-// told as well: a subscription or the log level. False: there is no room for it. It takes the lock.
+// told as well: a subscription or the log level; an unsubscription makes it forget the subscription. False:
+// there is no room for it. It takes the lock.
 func (l *Ledger[C, S]) RememberSetting(m jsonrpc.Message) bool {
 	l.Lock()
 	defer l.Unlock()

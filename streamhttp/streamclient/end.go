@@ -49,7 +49,7 @@ func (e *WrongTransportError) Error() string { return e.Fault.Error() }
 
 // saysWrongTransport reports whether a server that is no Streamable HTTP server may
 // have answered initialize like this (LE13): with a 4xx that says nothing about
-// who asks, how much, or when.
+// who asks, how much, or when, and has no error of 2026-07-28 (isModernError).
 func saysWrongTransport(fault *httpdial.Fault) bool {
 	return fault.Status/100 == 4 && fault.Reason != httpdial.ReasonTLS && !isStatusAboutCaller(fault.Status) && !isModernError(fault.ServerError)
 }
@@ -66,8 +66,8 @@ func isStatusAboutCaller(status int) bool {
 	return false
 }
 
-// isModernError reports whether a server's error is one of 2026-07-28: it has
-// understood what it was sent, and does not want it (ME9).
+// isModernError reports whether a server's error may be one of 2026-07-28: the server has
+// understood what it was sent, and does not want it (ME9). Legacy servers have some of them, too.
 func isModernError(m jsonrpc.Message) bool {
 	switch string(m.Lookup("error", "code")) {
 	case "-32020", "-32021", "-32022", "-32601":
@@ -175,9 +175,9 @@ func (n *renewer) adopt(handoff *sessionstate.Handoff) {
 	r := n.newRepair(true)
 	n.repair = r
 	if handoff.RefusedRenewals < 2 {
-		c.ledger.InitializeGate = r.firstAttempted
+		c.ledger.InitializeGate = r.attemptDone
 	} else {
-		close(r.firstAttempted)
+		close(r.attemptDone)
 		r.putOffs = handoff.RefusedRenewals - 2
 		r.putOff()
 	}

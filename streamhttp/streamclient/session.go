@@ -113,10 +113,10 @@ type renewer struct {
 // repair is the attempt of the bridge to get a session that the client
 // takes for granted. There is one at a time.
 type repair struct {
-	ctx            context.Context    // done when the repair is over, the client initializes by itself, or the Conn ends
-	stop           context.CancelFunc // ends ctx
-	firstAttempted chan struct{}      // closed after an attempt that is made at once; InitializeGate during that attempt
-	retryNow       chan struct{}      // an element in it ends the wait before the next attempt
+	ctx         context.Context    // done when the repair is over, the client initializes by itself, or the Conn ends
+	stop        context.CancelFunc // ends ctx
+	attemptDone chan struct{}      // closed when the attempt is over for which messages wait: the first one, or one for retryAttended. InitializeGate until then
+	retryNow    chan struct{}      // an element in it ends the wait before the next attempt
 
 	fault       *httpdial.Fault // why the last attempt has failed; nil: there was none yet
 	putOffs     int             // how often an attempt was put off so far
@@ -128,13 +128,13 @@ type repair struct {
 }
 
 // newRepair makes a repair of a lost session for repairLoop. now: the first attempt is made at once, and the
-// caller lets messages wait for firstAttempted; otherwise it is made after the first wait (putOff), and no
+// caller lets messages wait for attemptDone; otherwise it is made after the first wait (putOff), and no
 // message waits for it. The lock of the ledger is held.
 func (n *renewer) newRepair(now bool) *repair {
 	c := n.c
-	r := &repair{firstAttempted: make(chan struct{}), retryNow: make(chan struct{}, 1)}
+	r := &repair{attemptDone: make(chan struct{}), retryNow: make(chan struct{}, 1)}
 	if !now {
-		close(r.firstAttempted) // nobody shall wait for it
+		close(r.attemptDone) // nobody shall wait for it
 		r.putOff()
 	}
 	r.ctx, r.stop = context.WithCancel(c.Context())
@@ -226,7 +226,7 @@ func (n *renewer) repairSession(session *session) {
 		return
 	}
 	r := n.newRepair(true)
-	n.repair, c.ledger.InitializeGate = r, r.firstAttempted
+	n.repair, c.ledger.InitializeGate = r, r.attemptDone
 	c.ledger.Unlock()
 	c.log.Warn("the server has forgotten the session: initializing again", "url", c.target.Peer.String())
 	c.Go(func() {
@@ -289,7 +289,7 @@ func (n *renewer) tellWaiting(r *repair, text string) {
 // noteWaitingRequest notes that a request waits for the attempt that is under way, if its client has asked for progress. The lock of the ledger is held.
 func (n *renewer) noteWaitingRequest(call *call) {
 	c, r := n.c, n.repair
-	if r == nil || c.ledger.InitializeGate != r.firstAttempted || call.kind != jsonrpc.Request || c.opts.AuthorizeTimeout == 0 {
+	if r == nil || c.ledger.InitializeGate != r.attemptDone || call.kind != jsonrpc.Request || c.opts.AuthorizeTimeout == 0 {
 		return
 	}
 	if tell := httpdial.ProgressOf(c.WithProgress(call.ctx, call.msg, true)); tell != nil {
@@ -306,8 +306,8 @@ func (n *renewer) retryAttended(call *call) bool {
 		return false
 	}
 	call.attended, r.attended = true, true
-	r.firstAttempted = make(chan struct{})
-	c.ledger.InitializeGate = r.firstAttempted
+	r.attemptDone = make(chan struct{})
+	c.ledger.InitializeGate = r.attemptDone
 	n.noteWaitingRequest(call)
 	select {
 	case r.retryNow <- struct{}{}:
@@ -321,9 +321,9 @@ func (n *renewer) retryAttended(call *call) bool {
 func (n *renewer) finishAttempt(r *repair, session *session, fault *httpdial.Fault) bool {
 	c := n.c
 	c.ledger.Lock()
-	if c.ledger.InitializeGate == r.firstAttempted {
+	if c.ledger.InitializeGate == r.attemptDone {
 		c.ledger.InitializeGate, r.progressTellers = nil, nil
-		defer close(r.firstAttempted)
+		defer close(r.attemptDone)
 	}
 	switch {
 	case n.repair != r: // the client initializes by itself

@@ -39,7 +39,7 @@ type metadataFinder struct {
 	redirect  redirectTarget // where browsers come back to
 
 	mu                 sync.Mutex // guards foundNoEndpointsAt
-	foundNoEndpointsAt time.Time  // when canSignIn has last failed to register at the default endpoints of a server without metadata: it has none then; zero: never
+	foundNoEndpointsAt time.Time  // when canSignIn was last refused a registration at the default endpoints of a server without metadata: it has none then; zero: never
 }
 
 // discoverForSignIn is discover for a person who signs in: if the stored metadata is a guess (OriginIsAuthServer), it asks again, since whoever runs the server
@@ -53,8 +53,8 @@ func (f *metadataFinder) discoverForSignIn(ctx context.Context, announcedMetadat
 }
 
 // discover returns the stored metadata if it is fresh, or asks the servers. announcedMetadataURL is from a challenge, or "". It asks in any case with refetch,
-// or if what is stored is a guess (OriginIsAuthServer) and the server announces metadata. With an error, it returns nil or a discovery of which only Resource
-// may be used.
+// or if what is stored is a guess (OriginIsAuthServer) and the server announces metadata. Where no metadata is found any more, what is stored stays. With an
+// error, it returns nil or a discovery of which only Resource may be used.
 func (f *metadataFinder) discover(ctx context.Context, announcedMetadataURL string, refetch bool) (*discovery, error) {
 	m, err := f.options.Store.Metadata(ctx, f.key)
 	if err != nil {

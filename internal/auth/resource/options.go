@@ -57,7 +57,7 @@ type Resource struct {
 // Options say which credentials a Protector accepts, and what they allow.
 type Options struct {
 	Issuers             []Issuer       // their signed tokens are accepted
-	Introspection       *Introspection // how tokens are introspected; nil: only the tokens of Issuers are accepted
+	Introspection       *Introspection // how tokens that none of the Issuers has signed are introspected; nil: such tokens are refused
 	StaticKeys          *access.Tokens // fixed keys that are accepted; nil: none are
 	AcceptsCertificates bool           // a client certificate that the listener has verified is enough
 
@@ -203,8 +203,8 @@ func checkAudiences(audiences []string, public string) error {
 	return nil
 }
 
-// checkPublicURL returns what is wrong with a public URL: it must be http or https, without user name, query, fragment
-// and a slash at its end.
+// checkPublicURL returns what is wrong with a public URL: it must be http or https, without user name, query, fragment,
+// characters of the path that are written with %, and a slash at its end.
 func checkPublicURL(addr string) error {
 	u, err := url.Parse(addr)
 	switch {
