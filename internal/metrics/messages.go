@@ -5,14 +5,15 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/sys/cpu"
+
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // serverMetrics are the numbers that messages of one server change.
 type serverMetrics struct {
-	server   string                           // the name of the server
-	messages [2][2][messageKinds]messageCount // its messages, by hop, direction and kind
+	server string // the name of the server
 
 	lastCalls [2]atomic.Pointer[cachedCalls] // by hop: the histogram that was used last, since most calls are like the one before; nil: there was none
 
@@ -20,6 +21,10 @@ type serverMetrics struct {
 
 	mu    sync.Mutex                  // guards calls
 	calls map[operationKey]*histogram // how long calls took, by their labels
+
+	_ cpu.CacheLinePad // what follows changes with every message, and what is above seldom
+
+	messages [messageKinds][2][2]messageCount // its messages, by kind, hop and direction: so the counts that one call changes stand side by side
 }
 
 // messageKinds is how many kinds of messages there are: that is one more than the largest jsonrpc.Kind.
@@ -41,7 +46,7 @@ type cachedCalls struct {
 func (m *Metrics) Message(p *observe.Passed) {
 	kind := p.Message.Kind()
 	s := m.forServer(p.Session.Server)
-	c := &s.messages[p.Hop-1][p.Dir-1][kind]
+	c := &s.messages[kind][p.Hop-1][p.Dir-1]
 	c.messages.Add(1)
 	c.bytes.Add(uint64(p.Message.Size()))
 	if p.HasCause {

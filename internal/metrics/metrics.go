@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sys/cpu"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/buildinfo"
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
@@ -74,7 +75,10 @@ type Metrics struct {
 	perServer atomic.Pointer[map[string]*serverMetrics] // what messages count, by the name of the server; the map is never changed, but replaced
 
 	lastServer atomic.Pointer[serverMetrics] // those of the server of the last message: most often the next one is of the same server; nil: there was none
-	overhead   [2]histogram                  // by direction: how long messages were inside the bridge
+
+	_ cpu.CacheLinePad // what follows changes with every message, and what is above seldom
+
+	overhead [2]histogram // by direction: how long messages were inside the bridge
 }
 
 // callBounds are the buckets for what takes long: requests, sessions, processes. They are what the OpenTelemetry

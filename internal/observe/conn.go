@@ -73,7 +73,7 @@ func (c *conn) mustObserve(m *jsonrpc.Message, dir Direction) bool {
 	if o.messageWatchers.Load() != nil {
 		return true
 	}
-	waits := c.session.openRequests.Load() > 0
+	waits := c.session.nonEmptyOpen.Load() > 0
 	switch kind := m.Kind(); {
 	case o.sampler.Load() == nil:
 		return waits && mayEndRequest(m)
@@ -299,7 +299,7 @@ func (c *conn) beginSend(m *jsonrpc.Message) *Passed {
 		p.Call = c.unsent.takeCall(m)
 		s.attachCall(p)
 		s.o.rewriteForSampler(p)
-		p.Call.setUntold(p)
+		p.Call.untoldRequest.Store(p) // needs no lock: nobody calls tellWatchers before the request is sent
 	}
 	return p
 }
@@ -319,12 +319,11 @@ func (s *Session) tellSent(p *Passed) {
 	}
 }
 
-// setUntold has tellWatchers tell of p, the request that is about to be sent; nil: of
-// nothing. It waits for a tellWatchers that has begun.
-func (c *Call) setUntold(p *Passed) {
+// tellNobody has tellWatchers tell nobody of the request, which was not sent. It returns when no tellWatchers tells of it any more.
+func (c *Call) tellNobody() {
 	c.tellMu.Lock()
 	defer c.tellMu.Unlock()
-	c.untoldRequest.Store(p)
+	c.untoldRequest.Store(nil)
 }
 
 // tellWatchers tells the Watchers of a request that is sent, unless that was done, and returns when they were told. Its sender
@@ -368,7 +367,7 @@ func (s *Session) withdraw(p *Passed) bool {
 	if p.Call == nil || p.Message.Kind() != jsonrpc.Request {
 		return false
 	}
-	p.Call.setUntold(nil)
+	p.Call.tellNobody()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.removeOpenCall(s.openCallsAt(p.Hop, p.Dir), p.Call)
@@ -518,9 +517,10 @@ func (s *Session) takeAnswered(hop Hop, dir Direction, id jsonrpc.ID) *Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.openCallsAt(hop, dir)
+	before := b.byID.count
 	call := b.takeByID(id)
 	if call != nil {
-		s.openRequests.Add(-1)
+		s.noteOpenCount(b, before)
 	} else {
 		call = b.takeCancelled(id)
 	}
@@ -557,20 +557,29 @@ func (s *Session) addOpenCall(p *Passed) *Call {
 	if b.byID.count >= maxOpenCalls && b.byID.get(p.Call.ID) == nil {
 		return p.Call
 	}
+	before := b.byID.count
 	old := b.add(p.Call)
-	if old == nil {
-		s.openRequests.Add(1)
-	} else if old.cameUnwatched { // it is the same request, which has come to this end only now
+	if s.noteOpenCount(b, before); old != nil && old.cameUnwatched { // it is the same request, which has come to this end only now
 		return nil
 	}
 	return old
 }
 
+// noteOpenCount keeps nonEmptyOpen right where the number of requests in b, one of openCalls, was before and may be another now. mu is held.
+func (s *Session) noteOpenCount(b *openCalls, before int) {
+	switch {
+	case before == 0 && b.byID.count > 0:
+		s.nonEmptyOpen.Add(1)
+	case before > 0 && b.byID.count == 0:
+		s.nonEmptyOpen.Add(-1)
+	}
+}
+
 // removeOpenCall takes a request out of b, if it is there. It is called with mu held.
 func (s *Session) removeOpenCall(b *openCalls, call *Call) {
-	if b.remove(call) {
-		s.openRequests.Add(-1)
-	}
+	before := b.byID.count
+	b.remove(call)
+	s.noteOpenCount(b, before)
 }
 
 // subjectOf returns what a request is about: the name of a tool or prompt, or the URI of a resource; "": none of these.

@@ -29,24 +29,21 @@ func (o *Observer) serveHTTP(h http.Handler, w http.ResponseWriter, r *http.Requ
 	if o.Describe != nil {
 		e.Server, e.RemoteAddr = o.Describe(r)
 	}
-	e.body = countedBody{r.Body, &e.RequestBytes}
-	// net/http looks at the Body of r itself before it replies: where it knows the Body, a client that has much to send, or waits to be
-	// told to send, gets its reply at once; otherwise it waits for what the client sends first.
-	e.request = *r
-	e.request.Body = &e.body
-	defer e.end(r)
-	h.ServeHTTP(e, &e.request)
+	e.request, e.body = r, countedBody{r.Body, &e.RequestBytes}
+	r.Body = &e.body
+	defer e.end()
+	h.ServeHTTP(e, r)
 }
 
 // exchange is an HTTP exchange in progress, and the http.ResponseWriter that the Handler gets. It has no other methods than
-// those of that interface, and Unwrap for an http.ResponseController. Its request and body are fields and no pointers, because
-// each allocation costs time.
+// those of that interface, and Unwrap for an http.ResponseController. Its body is a field and no pointer, because each
+// allocation costs time.
 type exchange struct {
 	http.ResponseWriter
 	o *Observer // is told of the exchange at its end
 	Exchange
 	origin  *SessionOrigin // the origin of the session that the exchange belongs to; nil: not known
-	request http.Request   // the copy of the request that the Handler gets, whose Body is body
+	request *http.Request  // the request; its Body is body until the reply begins
 	body    countedBody    // the body of the request; counts what the Handler reads
 }
 
@@ -81,6 +78,7 @@ func (e *exchange) WriteHeader(status int) {
 	if e.Status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		// No copy of the header: what stands in it now stays, because Handlers set no header later.
 		e.Status, e.ResponseHeader, e.FirstByte = status, e.Header(), time.Since(e.Began)
+		e.restoreBody()
 	}
 	e.ResponseWriter.WriteHeader(status)
 }
@@ -98,14 +96,19 @@ func (e *exchange) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// restoreBody gives the request back its Body: net/http looks at it before it replies. Where it knows the Body, a client that has
+// much to send, or waits to be told to send, gets its reply at once; otherwise net/http first waits for what the client sends.
+func (e *exchange) restoreBody() { e.request.Body = e.body.ReadCloser }
+
 // end tells of the exchange.
-func (e *exchange) end(r *http.Request) {
+func (e *exchange) end() {
+	e.restoreBody()
 	e.Duration = time.Since(e.Began)
 	if e.origin != nil {
 		e.Session = e.origin.Session()
 	}
 	if e.Err == nil {
-		e.Err = r.Context().Err()
+		e.Err = e.request.Context().Err()
 	}
 	e.o.Event(&e.Exchange)
 }

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/cpu"
+
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 )
 
@@ -45,6 +47,8 @@ type backlog struct {
 	maxBytes int          // how large bytes may be; 0: maxBacklogBytes
 	unseen   atomic.Int64 // how many messages wait that nobody has looked through for secrets
 
+	_ cpu.CacheLinePad // what follows changes with every record, and what is above seldom
+
 	mu       sync.Mutex      // guards the fields below, but for maker, which needs no lock
 	queue    []pendingRecord // what waits, the oldest first
 	spare    []pendingRecord // memory for the next queue, empty; nil: there is none
@@ -52,8 +56,11 @@ type backlog struct {
 	skipped  uint64          // how many records were left out, because there was no room, since the last one of queue was added
 	draining bool            // drainBacklog runs
 	drained  chan struct{}   // closed when the latest drainBacklog has returned; nil: it never ran
-	maker    recordMaker     // what drainBacklog makes the records with; nobody else uses it, so it needs no lock
 	flush    chan struct{}   // holds one element when the records should be made at once; nil: drainBacklog never ran
+
+	_ cpu.CacheLinePad // another processor may add records while drainBacklog makes some
+
+	maker recordMaker // what drainBacklog makes the records with; nobody else uses it, so it needs no lock
 }
 
 // pendingRecord is what one record is made of.
