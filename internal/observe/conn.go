@@ -261,7 +261,10 @@ func (c *conn) received(m *jsonrpc.Message) *jsonrpc.Mark {
 	source.at, source.told = now(), true
 	p := passedPool.Get().(*Passed)
 	p.at, p.Session, p.Hop, p.Dir, p.Message, p.Source, p.Call, p.conn = source.at, s, c.hop, c.inDirection(), *m, source, source.call, c
-	p.Stream = c.stream(p)
+	if source.call != nil {
+		p.Stream = c.stream(p)
+		source.call.stream = p.Stream
+	}
 	s.attachCall(p)
 	// Only now, because attachCall may have told of the request that m answers, and a Watcher has numbered that if it had no number.
 	p.Seq = s.o.nextMessageSeq()
@@ -274,8 +277,8 @@ func (c *conn) received(m *jsonrpc.Message) *jsonrpc.Mark {
 	return mark
 }
 
-// stream returns on which stream a message passes. To ask the transport takes its lock, so that is done only while somebody
-// wants to know.
+// stream returns on which stream a message passes: a request that was received, or what is sent and is no response, which goes on the
+// stream of its request. To ask the transport takes its lock, so that is done only while somebody wants to know.
 func (c *conn) stream(p *Passed) string {
 	if c.streams == nil || !c.session.o.WantsExchanges() {
 		return ""
@@ -294,7 +297,9 @@ func (c *conn) beginSend(m *jsonrpc.Message) *Passed {
 	if source != nil && source.told {
 		p.HasCause, p.CauseSeq, p.TimeInBridge, p.Origin = true, source.mark.Seq, p.at.sub(source.at), source.call
 	}
-	p.Stream = c.stream(p)
+	if m.Kind() != jsonrpc.Response {
+		p.Stream = c.stream(p)
+	}
 	if m.Kind() == jsonrpc.Request {
 		p.Call = c.unsent.takeCall(m)
 		s.attachCall(p)
@@ -312,7 +317,9 @@ func (s *Session) tellSent(p *Passed) {
 		}
 		return
 	}
-	s.attachCall(p)
+	if s.attachCall(p); p.Call != nil && p.Message.Kind() == jsonrpc.Response {
+		p.Stream = p.Call.stream
+	}
 	s.o.tellMessage(p)
 	if p.cancels() {
 		s.markCancelled(p)

@@ -352,7 +352,7 @@ type streamsTold []string
 func (w *streamsTold) Message(p *Passed) { *w = append(*w, p.Stream) }
 func (w *streamsTold) Event(Event)       {}
 
-// Watchers are told of the stream of a message at the client's end, where its transport has several.
+// Watchers are told of the stream of a message at the client's end, where its transport has several. A response is on that of its request.
 func TestStreamOfMessage(t *testing.T) {
 	var o Observer
 	var w streamsTold
@@ -362,8 +362,9 @@ func TestStreamOfMessage(t *testing.T) {
 		c := s.Conn(&several{broken{answer: jsonrpc.NewRequest(id(t, "7"), "ping", nil)}}, hop)
 		_ = c.Receive(t.Context(), takes{})
 		c.TrySend(jsonrpc.NewNotification("n", nil))
+		c.TrySend(jsonrpc.NewResult(id(t, "7"), []byte("{}")))
 	}
-	if want := []string{"ping in", "n out", "", ""}; !slices.Equal(w, want) {
+	if want := []string{"ping in", "n out", "ping in", "", "", ""}; !slices.Equal(w, want) {
 		t.Errorf("the streams are %q, want %q", w, want)
 	}
 }
