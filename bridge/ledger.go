@@ -17,8 +17,8 @@ import (
 // call is a request that has passed a Pump and is owed an answer.
 type call struct {
 	id jsonrpc.ID // the id as whoever has asked spells it
-	// of a client's request: the id that the server is given instead, because it may still answer an earlier request
-	// with the same id; zero: it knows id
+	// of a client's request: the id that the server is given instead, because id would be taken for that of another
+	// request (assignServerID); zero: it knows id
 	serverID        jsonrpc.ID
 	method          string       // the request's method
 	progressToken   jsonrpc.ID   // the request's progress token; zero: it has none
@@ -45,7 +45,7 @@ type ledger struct {
 
 	mu         sync.Mutex           // guards the calls and what else is known of them
 	calls      map[jsonrpc.ID]*call // the requests without an answer, by id
-	byServerID map[jsonrpc.ID]*call // the calls with a serverID, by serverID
+	byServerID map[jsonrpc.ID]*call // those of calls that the server knows by another id than the client, by that (serverID)
 	// ids, as the server knows them, of requests that were cancelled or answered by the bridge, and that the server
 	// may still answer
 	unanswered         map[jsonrpc.ID]bool
@@ -107,11 +107,12 @@ func (l *ledger) add(c *call) error {
 	return nil
 }
 
-// maxUnansweredIDs is how many ids of cancelled requests a ledger remembers in unanswered: most servers never answer
-// them.
+// maxUnansweredIDs is how many ids a ledger remembers in unanswered. Before one more it forgets them all: most servers
+// never answer these requests.
 const maxUnansweredIDs = 64
 
-// noteUnanswered remembers the id of a cancelled request, whose answer may still come. It is called with mu held.
+// noteUnanswered remembers the id of a request that was cancelled, or that the bridge itself answers: the server's answer
+// may still come. It is called with mu held.
 func (l *ledger) noteUnanswered(c *call) {
 	if l.unanswered == nil || len(l.unanswered) >= maxUnansweredIDs {
 		l.unanswered = make(map[jsonrpc.ID]bool)
@@ -119,9 +120,9 @@ func (l *ledger) noteUnanswered(c *call) {
 	l.unanswered[c.idAtServer()] = true
 }
 
-// assignServerID gives a request a serverID if the server may still answer an earlier request with the same id: that
-// answer would be taken for this request's (J2). A subscription keeps its id, which stands in all its messages. It is called
-// with mu held.
+// assignServerID gives a request a serverID if the server may still answer an earlier request with the same id, as that
+// answer would be taken for this request's (J2), or if its id is the serverID of another. A subscription keeps its id,
+// which stands in all its messages. It is called with mu held.
 func (l *ledger) assignServerID(c *call) {
 	older, _, used := jsonrpc.Find(l.unanswered, c.id)
 	if c.method == ownmsg.Listen {
@@ -244,7 +245,8 @@ func (l *ledger) takeForAnswer(id jsonrpc.ID) (jsonrpc.ID, bool) {
 	return c.id, true
 }
 
-// maxTaskTokens is how many progress tokens of tasks a ledger remembers: nothing here says when a task is over.
+// maxTaskTokens is how many progress tokens of tasks a ledger remembers, as nothing here says when a task is over. Before
+// one more it forgets them all.
 const maxTaskTokens = 1000
 
 // rememberTaskToken remembers the progress token of a request that was answered, if it has asked for a task. mu is

@@ -141,9 +141,9 @@ func serverIDNumber(id jsonrpc.ID) (int64, bool) {
 	return int64(f), err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53
 }
 
-// serverToken returns the progress token that the server gets for the call with the serverID number.
-func (x *Mux) serverToken(number int64) jsonrpc.ID {
-	return jsonrpc.StringID(x.tokenPrefix + strconv.FormatInt(number, 10))
+// serverToken returns the progress token that the server gets, in the place of the client's, for the call with this serverID.
+func (x *Mux) serverToken(serverID int64) jsonrpc.ID {
+	return jsonrpc.StringID(x.tokenPrefix + strconv.FormatInt(serverID, 10))
 }
 
 // route hands a notification to the one client that it is about, and drops it if that cannot be found out. taken is

@@ -10,12 +10,12 @@ import (
 
 // This file is what a Mux says to its server of its own accord.
 
-// queueCancellation has the writer tell the server that nobody waits any more for the call with the serverID number.
+// queueCancellation has the writer tell the server that nobody waits any more for the call with this serverID.
 // The notification is built anew and not passed on: the client's may hold a second key such as RequestID, which a
 // careless server takes for requestId, and so cancel another client's call. reason, meta and mark are those of the
 // client's notification; nil: it has none. It is called with mu held.
-func (s *server) queueCancellation(number int64, reason, meta []byte, mark *jsonrpc.Mark) {
-	params := append([]byte(`{"requestId":`), jsonrpc.IntID(number).String()...)
+func (s *server) queueCancellation(serverID int64, reason, meta []byte, mark *jsonrpc.Mark) {
+	params := append([]byte(`{"requestId":`), jsonrpc.IntID(serverID).String()...)
 	if _, ok := jsonrpc.Text(reason); ok {
 		params = append(append(params, `,"reason":`...), reason...)
 	}

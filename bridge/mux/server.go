@@ -37,7 +37,7 @@ type server struct {
 	allAnswered chan struct{} // closed when the server has ended and all that it owed is answered
 
 	writing atomic.Pointer[call] // the call that is being written; nil: none is
-	end     serverEnd            // how it has ended
+	end     serverEnd            // how it has ended, once end.isSettled says that it has
 	settled chan struct{}        // closed when settle has settled the call that was being written when it ended; nil: none was, or it is settled. Under mux.mu
 
 	relistenFirst []*call           // subscriptions of the last server: the writer sends them before all else
@@ -381,19 +381,19 @@ func (s *server) withServerIDs(call *call, m jsonrpc.Message) (jsonrpc.Message, 
 	if call == nil {
 		return m, true
 	}
-	number, ok := s.markWritten(call)
+	serverID, ok := s.markWritten(call)
 	if !ok {
 		return m, false
 	}
-	if m = m.WithID(jsonrpc.IntID(number)); !call.token.IsZero() { // in one copy
-		m = m.WithProgressToken(s.mux.serverToken(number))
+	if m = m.WithID(jsonrpc.IntID(serverID)); !call.token.IsZero() { // in one copy
+		m = m.WithProgressToken(s.mux.serverToken(serverID))
 	}
 	return m, true
 }
 
 // markWritten notes that the server may know of a call from now on, and returns its serverID. ok is false, and nothing
 // is noted, if the call is no longer wanted.
-func (s *server) markWritten(call *call) (number int64, ok bool) {
+func (s *server) markWritten(call *call) (serverID int64, ok bool) {
 	s.mux.mu.Lock()
 	defer s.mux.mu.Unlock()
 	if call.removed || call.server != s {
