@@ -125,7 +125,7 @@ func (s *session) Close(err error) error {
 // failed: it is worth a warning.
 func (s *session) endText(err error) (text string, failed bool) {
 	switch {
-	case err != nil && !s.saysClientGone(err) && !(s.ctx.Err() != nil && errors.Is(err, context.Canceled)):
+	case err != nil && !s.isOwnEnd(err) && !(s.ctx.Err() != nil && errors.Is(err, context.Canceled)):
 		return err.Error(), true
 	case isDone(s.end.done) && s.end.err != nil && s.end.err != errClosed: // Close does not know why
 		return s.end.err.Error(), false
@@ -139,7 +139,9 @@ func (s *session) endText(err error) (text string, failed bool) {
 	return "the server has ended it", false
 }
 
-// saysClientGone reports whether err is only the end of the session by the client or the network.
-func (s *session) saysClientGone(err error) bool {
+// isOwnEnd reports whether err is only the error with which the session has ended by itself: the client or the network
+// has ended it, the client has broken a rule, was silent for too long, or its message had no room in memory. Where Close
+// has ended the session, it is false.
+func (s *session) isOwnEnd(err error) bool {
 	return isDone(s.end.done) && s.end.err != errClosed && errors.Is(err, s.end.err)
 }
