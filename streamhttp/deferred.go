@@ -26,11 +26,11 @@ type deferredMessages struct {
 // deferredRequest is a server request that waits for a stream to travel on.
 type deferredRequest struct {
 	m         jsonrpc.Message // the request
-	afterSeq  uint64          // seq of the last call that was made before the request came
+	afterSeq  uint64          // seq of the newest call when the request came: the stream of any newer call may carry it, too (routeDeferredRequests)
 	expiresAt time.Time       // when the bridge answers the request in the client's place
 }
 
-// hasRequestRoom reports whether m, one more request, can be kept: all may have maxBytes bytes together.
+// hasRequestRoom reports whether m, one more request, can be kept: there may be maxDeferred, with maxBytes bytes together.
 func (d *deferredMessages) hasRequestRoom(m jsonrpc.Message, maxBytes int) bool {
 	size := m.Size()
 	for _, r := range d.requests {
@@ -64,7 +64,7 @@ type deferredNotifications struct {
 	bytes int               // how many bytes the messages in list have
 }
 
-// fits reports whether m can be added: all may have maxBytes bytes together.
+// fits reports whether m can be added: there may be maxDeferred, with maxBytes bytes together.
 func (q *deferredNotifications) fits(m jsonrpc.Message, maxBytes int) bool {
 	return len(q.list) < maxDeferred && q.bytes+m.Size() <= maxBytes
 }

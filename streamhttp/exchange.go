@@ -163,7 +163,8 @@ func (e *exchange) setKeepAliveTimer() {
 	}
 }
 
-// onTimer begins the stream, or writes a keep-alive comment to it.
+// onTimer begins the stream, or writes a keep-alive comment to it. While somebody else writes the reply,
+// it only has itself called again (resetTimer).
 func (e *exchange) onTimer() {
 	if !e.mu.TryLock() { // somebody writes a message, or drops one
 		e.resetTimer()
@@ -200,8 +201,9 @@ func (e *exchange) resetTimer() {
 	}
 }
 
-// clientLostCause returns why the client gets nothing any more; nil: the client is there. That
-// the bridge shuts down is no such cause.
+// clientLostCause returns why the client gets nothing any more: it has hung up, does not take what is
+// written, or its token is revoked; nil: the client is there. That the bridge shuts down is no such
+// cause. If the client has hung up, clientLostCause also ends e.ctx.
 func (e *exchange) clientLostCause() error {
 	if e.r.Context().Err() != nil {
 		e.cancel(errClientGone)

@@ -24,7 +24,8 @@ type serverOutbox struct {
 
 // passReady passes on the messages that the server takes at once. It returns a channel that
 // is closed when the server has taken the next one: then the caller calls passReady again.
-// nil: no message is left, or the server must answer the bridge's own initialize first.
+// nil: no message is left, or the server must answer the bridge's own initialize first: its answer
+// wakes the reader of the POST's stream (handleOwnInitializeAnswer), which calls passReady again.
 func (o *serverOutbox) passReady() <-chan struct{} {
 	for len(o.messages) > 0 {
 		if o.queued == nil {

@@ -129,8 +129,8 @@ func (rp *replayStore) evictOldest() {
 type retention struct {
 	replayStore
 	streams map[uint64]*stream // the streams that can be resumed, by their key
-	parked  struct {           // how much waits on streams that are parked, all together
-		bytes, events int // the bytes of the events, and how many events there are
+	parked  struct {           // how much waits on parked streams, which nobody reads, all together
+		bytes, events int // how many bytes wait on parked streams, and how many events
 	}
 	budget *budget.Share // what replayStore and parked hold of the budget; nil: they are not counted
 }
