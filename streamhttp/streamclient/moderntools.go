@@ -43,7 +43,7 @@ type modernTools struct {
 	lastLearnedSeq  uint64                // learnedSeq of what was learned last
 	byName          map[string]modernTool // what was learned, by the name of the tool
 	listing         *modernListing        // the walk through the list that goes on; nil: the bridge itself does not ask for the list now
-	noListingBefore time.Time             // until then the bridge itself does not ask for the list (modernListPause); zero: it may
+	noListingBefore time.Time             // until then only a call that needs the list has the bridge ask for it (modernListPause); zero: any call has
 }
 
 // modernListing is one walk of the bridge itself through the server's list of tools.
@@ -55,7 +55,7 @@ type modernListing struct {
 
 // lookUp returns what was learned of a tool after afterSeq. If that is nothing, it returns the
 // walk to wait for; if mustBegin, the caller has to begin the walk. l is nil if the tool is
-// known, and also during modernListPause, unless the walk is needed.
+// known, and also during modernListPause, unless the walk is needed or goes on already.
 func (t *modernTools) lookUp(name string, afterSeq uint64, needed bool) (tool modernTool, l *modernListing, mustBegin bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -122,7 +122,7 @@ func (t *modernTools) learn(tools []toolheader.Tool) (excluded []toolheader.Tool
 	return excluded
 }
 
-// forget forgets all tools, because the server's list has changed: the next call asks for it again.
+// forget forgets all tools, because the server's list has changed: the next call has the bridge ask for it again (lookUp).
 func (t *modernTools) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -132,9 +132,9 @@ func (t *modernTools) forget() {
 // toolOf returns what is known of the tool that call is for, learned after afterSeq.
 // If that is nothing, the bridge asks for the list of tools first; so few
 // clients call what they have not seen in a list that one does it for all who
-// wait (ME3, ME4). The zero modernTool means that nothing could be learned by
-// modernToolTimeout after the list was asked for, or by modernListTimeout if it is
-// needed: the call goes on without.
+// wait (ME3, ME4). The zero modernTool means that nothing could be learned: in
+// modernToolTimeout, or modernListTimeout if it is needed; because the server gave no
+// answer; or because the list is not asked for now (modernListPause). The call goes on without.
 func (c *modernConn) toolOf(call *modernCall, name string, afterSeq uint64, needed bool) modernTool {
 	wait := modernToolTimeout
 	if needed {

@@ -221,7 +221,7 @@ func (c *conn) resultLostFault(why *httpdial.Fault) *httpdial.Fault {
 
 // listener reads the standalone streams of the sessions of a conn.
 type listener struct {
-	c *conn // whose sessions they are
+	c *conn // the conn whose sessions have the streams
 }
 
 // startListening starts to read the standalone stream of the session (LE9), unless
