@@ -16,10 +16,12 @@ import (
 //
 // When there is no server to be had, each request is answered with an error
 // that says so and no more: the reason may name files, so it is only returned.
-// An error of Dial that wraps ErrBusy, or has a method PublicError() string,
-// is one whose text clients may see; with a method PublicData() []byte it says what data
+// Clients see the text of ErrBusy, ErrClosing or ErrReclaimed if the error of Dial
+// wraps one of them, but not what it adds. An error with a method PublicError() string has
+// its own text for clients; with a method PublicData() []byte it says what data
 // goes with that, nil: the usual. ErrBusy and ErrReclaimed end the conversation
-// with the first answer, so that who tries again begins anew.
+// with the first answer, so that who tries again begins anew. The client's Conn is
+// not closed then: whoever has called the Handler does that.
 func Serve(d Dialer, opts PumpOptions) Handler {
 	return HandlerFunc(func(ctx context.Context, client Conn) error {
 		server, err := d.Dial(ctx)

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// outputGrace is how long the output may be silent after the process has exited. Then it
-// counts as ended, although a descendant may hold the pipe open.
+// outputGrace is how long a Read waits for output after the process has exited. If none
+// comes, the output counts as ended, although a descendant may hold the pipe open.
 const outputGrace = 200 * time.Millisecond
 
 // A childOutput is our end of a child's stdout or stderr. The output ends at EOF, or when the process has exited and
-// nothing was written for outputGrace. A childOutput has a read deadline like a file: with the deadline a Read can be
+// a Read has waited for outputGrace in vain. A childOutput has a read deadline like a file: with the deadline a Read can be
 // interrupted without a goroutine of its own.
 type childOutput struct {
 	f *os.File // our end of the pipe or terminal
@@ -25,7 +25,7 @@ type childOutput struct {
 	deadlineMu    sync.Mutex // guards the file's deadline, and what it is made of
 	deadline      time.Time  // the reader's, set with SetReadDeadline; zero: none
 	exited        bool       // the process has exited
-	quietDeadline time.Time  // after the process has exited: when the output counts as ended, unless something is written before
+	quietDeadline time.Time  // once the process has exited: until when a Read waits; if nothing comes, the output has ended. Each Read sets it anew
 	finishing     bool       // finish was called
 }
 
@@ -70,8 +70,8 @@ func (o *childOutput) SetReadDeadline(t time.Time) error {
 	return o.setDeadline()
 }
 
-// processExited notes that the process has exited: from now on the output ends after outputGrace without data. It
-// wakes a waiting Read.
+// processExited notes that the process has exited: from now on each Read waits for outputGrace at most, and so does
+// one that waits already.
 func (o *childOutput) processExited() {
 	o.deadlineMu.Lock()
 	o.exited = true

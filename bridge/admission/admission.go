@@ -27,8 +27,8 @@ func PublicReason(err error) string {
 	return ownmsg.ErrBusy.Error()
 }
 
-// placeTimeout is how long a client waits for a place in a Controller, if its party has less than an equal part of the
-// places. Others are refused at once.
+// placeTimeout is how long a client waits for each of its two places in a Controller (present and unreleased), if its
+// party has less than an equal part of the places. Others are refused at once.
 const placeTimeout = 10 * time.Second
 
 // Controller receives the clients of a listening transport: it gives them places,
@@ -75,8 +75,8 @@ func (l *Controller) Close() {
 // Sessions returns how many clients have a Slot and are not gone.
 func (l *Controller) Sessions() int { return l.present.Taken() }
 
-// Acquire gives a client a Slot: it asks AcquirePlaceFunc, for as long as that takes, and then takes one of the
-// Controller's own places, for which it waits for placeTimeout at most. The client counts for the Party of ctx.
+// Acquire gives a client a Slot: it asks AcquirePlaceFunc, for as long as that takes, and then takes the Controller's
+// own two places, for each of which it waits for placeTimeout at most. The client counts for the Party of ctx.
 // Acquire gives up when ctx is done, or the Controller closed. The error is ErrTooManySessions, bridge.ErrClosing,
 // that of ctx, or AcquirePlaceFunc's.
 func (l *Controller) Acquire(ctx context.Context) (*Slot, error) { return l.acquire(ctx, true) }
@@ -125,7 +125,8 @@ func (l *Controller) joinWaitGroup() error {
 	return nil
 }
 
-// Slot is a client that a Controller has let in: it has a place until Release. It is the Holder of its places.
+// Slot is a client that a Controller has let in: it has a place until ClientGone, and may have a Handler until Release.
+// It is the Holder of its places.
 type Slot struct {
 	control *Controller             // the Controller that the Slot is of
 	ctx     context.Context         // the context that Context returns
@@ -218,7 +219,8 @@ func (g *Slot) Release() {
 	g.control.wg.Done()
 }
 
-// Use implements Holder: the Slot is idle if all of busyReports say so; without any it is busy.
+// Use implements Holder: the Slot is Ending once Context is done; else it is Idle if all of busyReports say so, and
+// without any it is Busy.
 func (g *Slot) Use() (use Use, since time.Time) {
 	if g.ctx.Err() != nil {
 		return limiter.Ending, since

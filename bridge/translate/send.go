@@ -181,8 +181,8 @@ func (t *translatedConn) peekNext() (next outgoing, ok bool) {
 }
 
 // noteSent is called when the message of peekNext was written, or failed with err: it takes it out of the queue. A
-// Send that waits for the message returns err. If none does, and it was a request that was not written, the Conn ends
-// soon (failUnsent). The caller has the writeTurn.
+// Send that waits for the message returns err, unless an earlier message of that Send was written. If no Send returns
+// err, and it was a request that was not written, the Conn ends soon (failUnsent). The caller has the writeTurn.
 func (t *translatedConn) noteSent(next outgoing, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -203,8 +203,8 @@ func (t *translatedConn) noteSent(next outgoing, err error) {
 	}
 }
 
-// failUnsent has stallTimer end the Conn in a moment, because the server has not taken a request for which no Send
-// waits, with the error err: somebody must answer it. Mostly the server has ended, and says why in that moment. It is
+// failUnsent has stallTimer end the Conn in a moment, because the server has not taken a request, with the error err
+// that no Send returns: somebody must answer it. Mostly the server has ended, and says why in that moment. It is
 // called with mu held.
 func (t *translatedConn) failUnsent(err error) {
 	if t.isOver() {
