@@ -21,12 +21,14 @@ type process struct {
 	stdin io.Closer // ends it
 }
 
+// close ends the process, waits for it, and closes the idle connections to it.
 func (p *process) close() {
 	p.stdin.Close()
 	_ = p.cmd.Wait()
 	transport.CloseIdleConnections()
 }
 
+// roleCommand returns the command that runs this program in another role (runRole): a bare server or a stdio server.
 func roleCommand(name string) *exec.Cmd {
 	self, _ := os.Executable()
 	cmd := exec.Command(self)
@@ -94,6 +96,7 @@ func childArgs(role string) []string {
 	return []string{"--env", "BENCH_ROLE=" + role, "--", self}
 }
 
+// What opens a session.
 const (
 	hello = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}`
 	ready = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
@@ -121,6 +124,7 @@ func (p *peer) withForm(f messageForm) *peer {
 	return c
 }
 
+// messageForm implements client.
 func (p *peer) messageForm() messageForm { return p.form }
 
 // initialize opens the session.
@@ -154,6 +158,7 @@ func (p *peer) close() error {
 	return resp.Body.Close()
 }
 
+// send POSTs a message, with the headers that belong to its form. The caller closes the body of the reply.
 func (p *peer) send(body []byte) (*http.Response, error) {
 	req, err := http.NewRequest(http.MethodPost, p.url, bytes.NewReader(body))
 	if err != nil {

@@ -28,18 +28,21 @@ type client interface {
 	// messageForm is how its requests are spelled.
 	messageForm() messageForm
 
+	// close ends the session, if there is one.
 	close() error
 }
 
 // link is a connection for messages in both directions. One goroutine may
 // send, and another receive, at the same time.
 type link interface {
+	// send writes one message. It may write behind the end of body, in its capacity.
 	send(body []byte) error
 
 	// recv returns the next message's length and up to headSize bytes from its
 	// beginning, which are good until the next recv.
 	recv() (head []byte, size int, err error)
 
+	// close ends the connection.
 	close() error
 }
 
@@ -52,8 +55,10 @@ type linkClient struct {
 	form messageForm // how its requests are spelled
 }
 
+// messageForm implements client.
 func (c linkClient) messageForm() messageForm { return c.form }
 
+// call implements client.
 func (c linkClient) call(body []byte) error {
 	if err := c.send(body); err != nil {
 		return err
@@ -65,6 +70,7 @@ func (c linkClient) call(body []byte) error {
 	return checkAnswer(head, size, body)
 }
 
+// notes implements client.
 func (c linkClient) notes(n int) error {
 	if err := c.send(c.form.requestNotes(n)); err != nil {
 		return err
@@ -111,8 +117,10 @@ func checkAnswer(head []byte, size int, body []byte) error {
 	return nil
 }
 
+// isNote reports whether a message, of which text is the beginning, is one of the notifications that are counted.
 func isNote(text []byte) bool { return bytes.Contains(text, []byte(`"notifications/progress"`)) }
 
+// ids has the id of the last request: each has its own.
 var ids atomic.Int64
 
 // messageForm is how the requests of an era are spelled.
@@ -278,6 +286,7 @@ type lines struct {
 	head [headSize]byte // what recv has returned last
 }
 
+// newLines returns a link that reads lines from r and writes them to w. end closes it.
 func newLines(r io.Reader, w io.Writer, end func() error) *lines {
 	return &lines{w: w, r: bufio.NewReaderSize(r, 256<<10), end: end}
 }
@@ -299,13 +308,16 @@ func startPipe(cmd *exec.Cmd) (*lines, error) {
 	return newLines(out, in, end), cmd.Start()
 }
 
+// close implements link.
 func (l *lines) close() error { return l.end() }
 
+// send implements link. It may write behind the end of body, in its capacity.
 func (l *lines) send(body []byte) error {
 	_, err := l.w.Write(append(body, '\n')) // request left room for it
 	return err
 }
 
+// recv implements link.
 func (l *lines) recv() (head []byte, size int, err error) {
 	text, err := l.r.ReadSlice('\n')
 	head = l.head[:copy(l.head[:], text)]
@@ -317,6 +329,7 @@ func (l *lines) recv() (head []byte, size int, err error) {
 	return head, size, err
 }
 
+// median returns the middle one of v, which has one at least; of an even number the larger one of two.
 func median[T cmp.Ordered](v []T) T {
 	v = slices.Clone(v)
 	slices.Sort(v)

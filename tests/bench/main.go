@@ -47,6 +47,7 @@ func runRole(role string) {
 	}
 }
 
+// measure prints all tables, or the step only. binary is the program to measure; "": it is built.
 func measure(binary, only string, quick bool) error {
 	dir, err := os.MkdirTemp("", "mcp-bridge-bench")
 	if err != nil {
@@ -119,4 +120,5 @@ type bench struct {
 	quick           bool          // -quick: the numbers above are small, to see that all works
 }
 
+// micros returns d as the tables show it.
 func micros(d time.Duration) string { return fmt.Sprintf("%.0f µs", float64(d)/1e3) }

@@ -17,6 +17,7 @@ type scene struct {
 	cleanups []func() // end what was started; close calls them, the last one first
 }
 
+// begin starts the processes of a scene. After an error those that were started before end with this program.
 func (b *bench) begin() (*scene, error) {
 	s := &scene{}
 	pipe, err := startPipe(roleCommand("stdio"))
@@ -51,6 +52,7 @@ func (b *bench) socket() string {
 	return filepath.Join(b.dir, fmt.Sprint("s", b.bridgesStarted))
 }
 
+// close ends what was started for the scene.
 func (s *scene) close() {
 	for _, end := range slices.Backward(s.cleanups) {
 		end()
@@ -66,6 +68,7 @@ func (s *scene) open(k kind, at *bridgeAddr) (client, error) {
 	return c, err
 }
 
+// sizes are how long the requests are that are measured, with their names in the tables.
 var sizes = []struct {
 	name string
 	size int
@@ -227,6 +230,7 @@ type chain struct {
 	path string // the path at which the second bridge is called
 }
 
+// chains returns the ways through two bridges that are measured.
 func chains() []chain {
 	return []chain{
 		{"HTTP to HTTP+SSE", streamable, "sse-only", "/sse"},

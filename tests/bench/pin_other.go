@@ -7,4 +7,5 @@ import (
 	"os/exec"
 )
 
+// startOnOneCPU returns errors.ErrUnsupported, and starts nothing.
 func startOnOneCPU(*exec.Cmd) error { return errors.ErrUnsupported }

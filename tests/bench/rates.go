@@ -76,6 +76,7 @@ func (b *bench) printRate(name string, pipes []link, bare []client, bridge func(
 	return nil
 }
 
+// measureNotifications measures how fast notifications get through a bridge, over each transport.
 func (b *bench) measureNotifications() error {
 	s, err := b.begin()
 	if err != nil {

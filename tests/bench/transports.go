@@ -32,12 +32,13 @@ func kinds() []kind {
 	return all
 }
 
+// openStreamable opens a session over Streamable HTTP: it has sent initialize and notifications/initialized.
 func openStreamable(s *bridgeAddr) (client, error) {
 	p := &peer{url: s.url + "/mcp"}
 	return p, p.initialize()
 }
 
-// openLink opens a session over what dial returns.
+// openLink returns a function that opens a session over the link that dial returns.
 func openLink(dial func(*bridgeAddr) (link, error)) func(*bridgeAddr) (client, error) {
 	return func(s *bridgeAddr) (client, error) {
 		l, err := dial(s)
@@ -52,6 +53,7 @@ func openLink(dial func(*bridgeAddr) (link, error)) func(*bridgeAddr) (client, e
 	}
 }
 
+// dialUnix connects to the bridge's Unix socket. No session is opened.
 func dialUnix(s *bridgeAddr) (link, error) {
 	c, err := net.Dial("unix", s.socketPath)
 	if err != nil {
@@ -68,6 +70,7 @@ type sseLink struct {
 	head [headSize]byte // what recv has returned last
 }
 
+// dialSSE opens the event stream of HTTP+SSE, and reads from it where POSTs go. No session is opened.
 func dialSSE(s *bridgeAddr) (link, error) {
 	req, err := http.NewRequest(http.MethodGet, s.url+"/sse", nil)
 	if err != nil {
@@ -98,6 +101,7 @@ func dialSSE(s *bridgeAddr) (link, error) {
 	}
 }
 
+// close ends the event stream, and so the session.
 func (e *sseLink) close() error { return e.body.Close() }
 
 // send may be called concurrently.
@@ -147,16 +151,17 @@ type webSocket struct {
 	head [headSize]byte // what recv has returned last
 }
 
-// Bits of a frame's first two bytes: wsMask is of the second one, the others are of the first one.
+// What the first two bytes of a WebSocket frame have beside its length (RFC 6455, 5.2).
 const (
-	wsFin   = 0x80
-	wsText  = 0x1
-	wsClose = 0x8
-	wsPing  = 0x9
-	wsPong  = 0xA
-	wsMask  = 0x80
+	wsFin   = 0x80 // bit of the first byte: the frame is the last of its message
+	wsText  = 0x1  // opcode, in the low four bits of the first byte: the frame begins a text message
+	wsClose = 0x8  // opcode: the frame ends the WebSocket. All control frames, and no others, have this bit
+	wsPing  = 0x9  // opcode: the frame wants a pong
+	wsPong  = 0xA  // opcode: the frame answers a ping
+	wsMask  = 0x80 // bit of the second byte: the payload is masked, as a client's must be
 )
 
+// dialWS opens a WebSocket. No session is opened.
 func dialWS(s *bridgeAddr) (link, error) {
 	host := strings.TrimPrefix(s.url, "http://")
 	conn, err := net.Dial("tcp", host)
@@ -177,11 +182,13 @@ func dialWS(s *bridgeAddr) (link, error) {
 	return ws, nil
 }
 
+// close sends a close frame, and closes the connection without waiting for the bridge's.
 func (ws *webSocket) close() error {
 	err := ws.frame(wsClose, []byte{1000 >> 8, 1000 & 0xff})
 	return errors.Join(err, ws.conn.Close())
 }
 
+// send writes a message as one text frame.
 func (ws *webSocket) send(body []byte) error { return ws.frame(wsText, body) }
 
 // frame writes one frame. Its mask is 0: that saves the client the work, but

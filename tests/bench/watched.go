@@ -166,12 +166,14 @@ func (w *watchWay) addScene(x, off *samples) {
 	w.times = append(w.times, x.times...)
 }
 
+// add adds the ratios of x to off, samples of the same scene without a watcher.
 func (r *loadRatios) add(x, off *loadSamples) {
 	add(&r.rates, x.rates, off.rates)
 	add(&r.bridge, x.bridge, off.bridge)
 	add(&r.all, off.all, x.all)
 }
 
+// addAll adds the samples of x.
 func (l *loadSamples) addAll(x *loadSamples) {
 	l.rates, l.bridge, l.all = append(l.rates, x.rates...), append(l.bridge, x.bridge...), append(l.all, x.all...)
 }
