@@ -250,16 +250,15 @@ func (c counter) node(n ast.Node) bool {
 		switch {
 		case f.Sel.Name == "Go" && len(x.Args) == 1 && isFunc(x.Args[0]):
 			c.Goroutines++
-		case of != nil && slices.Contains(timers, of.Name+"."+f.Sel.Name):
+		case of != nil && slices.Contains(timerFuncs, of.Name+"."+f.Sel.Name):
 			c.Timers++
 		}
 	}
 	return true
 }
 
-// timers are the calls after which code of ours runs, or a channel is sent to, by the clock
-// or when a context is done.
-var timers = []string{"time.AfterFunc", "time.NewTimer", "time.NewTicker", "context.AfterFunc"}
+// timerFuncs are the functions whose calls Package.Timers counts. Other timers, such as that of time.After, are not counted.
+var timerFuncs = []string{"time.AfterFunc", "time.NewTimer", "time.NewTicker", "context.AfterFunc"}
 
 // isFunc reports whether an argument of a method Go may be a function: all that is
 // no literal of another kind.

@@ -69,7 +69,7 @@ type Outcome struct {
 // A Transcript is what a client saw. The same client and the same server must
 // give the same transcript with and without a bridge between them.
 type Transcript struct {
-	Version   string   `json:"version"`   // the protocol version that was agreed on
+	Version   string   `json:"version"`   // the protocol version that was agreed on; "": the client does not tell
 	Server    string   `json:"server"`    // the name of the server
 	Caps      string   `json:"caps"`      // the server's capabilities
 	Pages     int      `json:"pages"`     // how many pages the list of tools had
