@@ -10,8 +10,8 @@ import (
 // unless whoever parses it says otherwise (J14). Parsers of many servers recurse.
 const DefaultMaxDepth = 1000
 
-// MaxName is how many bytes an id, a progress token and a method may have (J15). The
-// limit is there because a proxy keeps all three until a request is answered.
+// MaxName is how many bytes an id, a progress token and a method may have, as Parse counts (J15).
+// The limit is there because a proxy keeps all three until a request is answered.
 const MaxName = 1 << 10
 
 // field is a key that the parser looks for: one of the envelope, or one below params
@@ -481,7 +481,7 @@ func (p *parser) checkRepeatedName(name string, s span) {
 }
 
 // checkName refuses the value at s, which the fault calls name, if it is longer than
-// MaxName.
+// MaxName as it is spelled, without quotes (isTooLong).
 func (p *parser) checkName(name string, s span) {
 	if p.isTooLong(s) {
 		p.refuse(int(s.start), name+" is longer than "+strconv.Itoa(MaxName)+" bytes, which is the limit,")

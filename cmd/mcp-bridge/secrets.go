@@ -105,8 +105,8 @@ func (e *redactedError) Error() string { return e.text }
 // Unwrap returns the error with its secrets.
 func (e *redactedError) Unwrap() error { return e.error }
 
-// hideEnviron has the values of environment variables of a server, written NAME=VALUE, taken out of what is written: with all, those
-// of all variables but the common ones (isCommonVariable), else those of variables whose names tell that they are secrets.
+// hideEnviron has the values of environment variables of a server, given as NAME=VALUE, taken out of what is written: those whose names
+// tell that they are secrets; with all, also those of all others but the common ones (isCommonVariable). server is its configured name.
 func (t *tracing) hideEnviron(server string, env []string, all bool) {
 	var values []string
 	for _, v := range env {

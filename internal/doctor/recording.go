@@ -21,8 +21,8 @@ const (
 	maxOpenRequests     = 100      // how many requests without an answer are kept, to find them once the answer comes
 )
 
-// Recording is what doctor and the server have said to each other, for a bug report. A nil Recording records
-// nothing. Its methods may be called concurrently.
+// Recording is what doctor and the server have said to each other last, for a bug report: older records make room (maxRecords,
+// maxTotalTextBytes). A nil Recording records nothing. Its methods may be called concurrently.
 type Recording struct {
 	mu             sync.Mutex                  // guards what follows
 	records        []trace.Record              // the latest, with their secrets

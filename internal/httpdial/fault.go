@@ -92,8 +92,8 @@ func (f *Fault) WithLoggedText() *Fault {
 // LogAttrs.
 func (f *Fault) Error() string { return f.Text }
 
-// AlreadyInitializedFault returns the fault of an initialize in a session that the client has begun
-// before (LE16).
+// AlreadyInitializedFault returns the Fault with which the bridge answers a client's second initialize in
+// an open session, in the server's place (rule LE16).
 func AlreadyInitializedFault() *Fault {
 	return &Fault{Reason: ReasonAlreadyInitialized, Code: jsonrpc.CodeInvalidRequest, Text: "the session has begun already: initialize is sent once"}
 }

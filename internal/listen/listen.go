@@ -130,7 +130,8 @@ func (l *Listener) URL() string {
 }
 
 // Close stops listening and may be called more than once. Accepted connections stay open.
-// Close of the last listener with TLS stops watching the certificate files.
+// The file of a Unix socket that Open has made is removed. Close of the last listener with
+// TLS stops watching the certificate files.
 func (l *Listener) Close() error {
 	l.closeOnce.Do(func() {
 		l.socketFile.remove() // before the socket is closed, so that no client connects to a dead one

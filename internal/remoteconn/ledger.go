@@ -42,8 +42,8 @@ type Ledger[C Call, S comparable] struct {
 
 // RefusalOf says why the client's request m is not to be sent, by the rules that all transports
 // have in common. ErrDuplicateID: its id is in use, and Send must not accept m. A Fault is
-// the answer to m: as many as most requests are in progress (0: no limit), or m is a second
-// initialize while a session is open. Both nil: m may be sent. The lock is held.
+// the answer to m: as many as most requests of the client are in progress (0: no limit), or m is
+// a second initialize while a session is open. Both nil: m may be sent. The lock is held.
 func (l *Ledger[C, S]) RefusalOf(m jsonrpc.Message, most int, open bool) (*httpdial.Fault, error) {
 	switch _, used := l.calls[m.ID()]; {
 	case used:

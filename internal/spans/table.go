@@ -21,7 +21,7 @@ const maxOpenSpans = 10_000
 type requestKey struct {
 	hop observe.Hop       // the end of the bridge at which the request passes
 	dir observe.Direction // the direction of the request
-	id  jsonrpc.ID        // the id of the request, or its progress token
+	id  jsonrpc.ID        // a key of openSpans.byRequestID: the id of the request; of byProgressToken: its progress token
 }
 
 // openSpans are the spans of a session that have not ended.

@@ -55,7 +55,7 @@ func Parse(line []byte) (Record, error) {
 // parser reads the members of one line into a Record. Its methods note a member that is not as it should be, and go on.
 type parser struct {
 	err      error  // the first fault that fail was told of; nil: none so far
-	bodyForm string // key of the member that has the body: "msg", "raw" or "b64"; "": there was none
+	bodyForm string // key of the member that has the body: "msg", "raw" or "b64"; "": none was read so far
 	body     []byte // value of that member, as JSON
 	tail     []byte // value of the member "tail", as JSON
 }

@@ -36,10 +36,10 @@ type (
 		Kind      string      `json:"_resourceType,omitempty"`      // "websocket"; "": another entry
 		Frames    []harFrame  `json:"_webSocketMessages,omitempty"` // the messages on a WebSocket
 		Synthetic string      `json:"_synthetic,omitempty"`         // the transport of what is no HTTP exchange; "": it is one
-		Server    string      `json:"_server,omitempty"`            // trace.Record.Server
-		Session   string      `json:"_session,omitempty"`           // trace.Record.Session
-		Hop       string      `json:"_hop,omitempty"`               // trace.Record.Hop
-		Redacted  []string    `json:"_redacted,omitempty"`          // trace.Record.Redacted
+		Server    string      `json:"_server,omitempty"`            // the configured name of the server; "": the record names none
+		Session   string      `json:"_session,omitempty"`           // the bridge's own name of the session, such as "s1"
+		Hop       string      `json:"_hop,omitempty"`               // between whom it passed: "down", client and bridge, or "up", bridge and server
+		Redacted  []string    `json:"_redacted,omitempty"`          // what was taken out of it, as paths (trace.Record.Redacted)
 
 		started time.Time // Started as a time, to sort by
 	}

@@ -37,7 +37,7 @@ type liveView struct {
 // waitingRequest is a request without an answer.
 type waitingRequest struct {
 	record         trace.Record // without its Body
-	line           []byte       // its line in the trace; nil: it is not kept
+	line           []byte       // its line in the trace, for printWaiting to print as it stands there; nil: it is not kept (keepLines)
 	pendingPrinted bool         // it has waited for pendingInterval, and was printed then if printPending wants that
 	latePrinted    bool         // it has waited for lateThreshold, and was printed then if reprintLate wants that
 }
@@ -152,8 +152,8 @@ func (l *liveView) printEarlier(w *waitingRequest, line []byte) error {
 	return l.print(v, line)
 }
 
-// beginRequest adds a request that waits for its answer to waiting, unless there are too many, and returns it in any case. line
-// is its line in the trace.
+// beginRequest adds a request that waits for its answer to waiting, and returns it. It does not add one that is too many
+// (maxWaitingRequests) or too long (maxWaitingBytes). line is its line in the trace.
 func (l *liveView) beginRequest(r *trace.Record, line []byte) *waitingRequest {
 	w := &waitingRequest{record: *r}
 	dropLongFields(&w.record)

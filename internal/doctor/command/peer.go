@@ -40,7 +40,7 @@ func (r reply) hasResult() bool { return r.outcome == outcomeAnswered && !r.mess
 type serverProcess struct {
 	process      *supervisor.Process // the process itself
 	startedAt    time.Time           // when it was started
-	inputQueue   chan []byte         // lines that are to be written to stdin
+	inputQueue   chan []byte         // lines, with their line breaks, that writeStdin is to write; stop closes it
 	writingEnded chan struct{}       // closed when writeStdin has returned
 	stdoutEnded  chan struct{}       // closed when stdout has ended
 
@@ -112,7 +112,8 @@ func (p *serverProcess) writeStdin() {
 	}
 }
 
-// handleMessage takes a message of the server: it hands on a response, and answers a request. It is called with mu held.
+// handleMessage takes a message of the server: it hands on a response, answers a request if inputQueue has room, and only records a
+// notification. A request that only clients send is not answered: the process has echoed it (outcomeEchoed). mu is held.
 func (p *serverProcess) handleMessage(m jsonrpc.Message) {
 	p.recording.RecordMessage(p.recordedSession, "stdio", trace.ToClient, m.Bytes())
 	switch m.Kind() {

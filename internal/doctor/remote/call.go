@@ -109,8 +109,8 @@ func (p *prober) lacksTool() bool {
 	return p.toolNames != nil && !p.toolNames[p.options.ToolToCall]
 }
 
-// addNoSuchTool adds H26 if the tool that the user has named is not in the server's list, and the call was answered. r is the reply to the
-// call, which has failed: what it says is the evidence.
+// addNoSuchTool adds H26 if the server's list of tools lacks the one that the user has named (lacksTool), and r, the reply to a call that
+// has failed, has a JSON-RPC response: that is the evidence.
 func (p commonChecks) addNoSuchTool(r *probe.Reply) {
 	if !p.lacksTool() || r.Response() == nil {
 		return

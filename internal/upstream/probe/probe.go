@@ -98,7 +98,8 @@ type Options struct {
 
 // A Prober knows which era a server speaks, or finds it out. All methods may be called concurrently.
 //
-// mu is held while the fields are looked at, and while OnEraFound and Spawn are called.
+// mu is held while the fields are looked at, while OnEraFound and OnFailed of Options are called, and sometimes while Spawn is:
+// none of these may call the Prober.
 type Prober struct {
 	SettledAfter  time.Duration // how long a finding must have stood before it may be doubted: 10 s, less in tests
 	AnswerTimeout time.Duration // how long a server may take to answer server/discover: 3 s, less in tests
