@@ -26,9 +26,10 @@ var (
 )
 
 // exchange is one POST of 2026-07-28: a bridge.Conn that is one request long.
-// Receive hands on the request, in the goroutine of net/http; then, if the client hangs
-// up, its cancellation (MI15); then it returns io.EOF. Send writes to the reply at once,
-// in the caller's goroutine: the answer alone as JSON, anything else as an SSE stream (MI13).
+// Receive hands on the request, in the goroutine of net/http; then, if the client is lost
+// (clientLostCause), its cancellation (MI15); then it returns io.EOF. Send writes to the reply at
+// once, in the caller's goroutine: an answer alone as JSON, anything else, and the result of a
+// subscription, as an SSE stream (MI13, MI21).
 //
 // Order of locks: mu, then reply.mu or timerMu. mu is held while the reply is written, so
 // that what is sent is written in order; timerMu and reply.mu are not.
@@ -465,8 +466,8 @@ func (e *exchange) markEnded() {
 	}
 }
 
-// endUnanswered ends a request that the server does not answer: with an error, if anybody is there
-// to read it.
+// endUnanswered ends a request that the server does not answer: with an error if the client is
+// there, and with status 401 if its token was revoked before the reply has begun.
 func (e *exchange) endUnanswered(ctx context.Context) {
 	why := e.clientLostCause()
 	switch {
@@ -480,8 +481,8 @@ func (e *exchange) endUnanswered(ctx context.Context) {
 	e.markEnded()
 }
 
-// endCancelled ends a subscription that the server has cancelled: its stream ends. (Only
-// other transports have a message for that.)
+// endCancelled ends a request, mostly a subscription, that the server has cancelled: its stream ends,
+// or it is answered with an error if none has begun. (Only other transports have a message for that.)
 func (e *exchange) endCancelled(ctx context.Context) {
 	if e.out == nil {
 		e.endUnanswered(ctx)

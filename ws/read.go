@@ -18,7 +18,7 @@ import (
 
 // reader is the state of the goroutine that reads (readLoop).
 type reader struct {
-	messageLimit int              // how many bytes a message may have now: maxFirstMessage until one was valid, then maxMessageSize
+	messageLimit int              // how many bytes a message may have now: maxMessageSize, but a client's no more than maxFirstMessage until one was valid
 	message      io.LimitedReader // reads the message that is arriving, up to one byte beyond messageLimit
 	share        *budget.Share    // what the message that is arriving holds of the budget; nil: nothing
 	slowTimer    lazytimer.Timer  // is set while a message arrives; calls refuseSlow
@@ -245,7 +245,7 @@ func (c *conn) tooLongText() string {
 }
 
 // handleReadFailure ends the conversation because reading a message has failed with err: the peer has closed, or is
-// gone, or has broken a rule.
+// gone, or has broken a rule, or the budget had no room for the message.
 func (c *conn) handleReadFailure(err error) {
 	var closed websocket.CloseError
 	switch {
