@@ -15,7 +15,7 @@ import (
 
 // serverOutbox is what a POST still has to pass to the server. The zero serverOutbox is empty.
 type serverOutbox struct {
-	s         *session              // whose server it is
+	s         *session              // the session of the POST: its queue (posts) leads to the server
 	messages  []jsonrpc.Message     // the messages of the POST that the server has not got, in order
 	queued    *pendingMessage       // the first of messages, in the queue of the session; nil: it is not in the queue
 	passedAny bool                  // the server has got a message of the POST

@@ -184,7 +184,7 @@ type formRequest struct {
 	operation           string         // what Error.Operation becomes, such as "token request"
 	addr                string         // the address of the endpoint
 	server              ServerMetadata // the server whose endpoint it is; says how clients authenticate
-	client              Client         // who authenticates
+	client              Client         // the client that sends it, and authenticates
 	form                url.Values     // the form, without what authenticates the client
 	prover              *Prover        // adds a DPoP proof; nil: none
 	allowsEmptyResponse bool           // a successful answer needs no body

@@ -4,7 +4,7 @@ import "time"
 
 // A Fault is a diagnosis whose words do not depend on what was seen: a Finding without Evidence.
 type Fault struct {
-	Code        string   // as in Finding: "C3", "H7"
+	Code        string   // the code of the finding: "C3", "H7"
 	Severity    Severity // how much it hurts clients
 	Title       string   // what is wrong, in a few words
 	Consequence string   // what follows for clients

@@ -49,9 +49,9 @@ func (s *serverCollector) Collect(all chan<- prometheus.Metric) {
 // messageCollector gives client_golang the numbers that messages have changed.
 type messageCollector struct {
 	metrics         *Metrics            // has the numbers
-	calls           [2]*prometheus.Desc // by hop: of the histogram of how long calls took
-	messages, bytes *prometheus.Desc    // of the counters of messages, and of their bytes
-	overhead        *prometheus.Desc    // of the histogram of how long messages were inside the bridge
+	calls           [2]*prometheus.Desc // by hop: descriptions of the histogram of how long calls took
+	messages, bytes *prometheus.Desc    // descriptions of the counters of messages, and of their bytes
+	overhead        *prometheus.Desc    // description of the histogram of how long messages were inside the bridge
 }
 
 // newMessageCollector returns the collector of m.

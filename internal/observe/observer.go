@@ -140,14 +140,14 @@ type Observer struct {
 	eventWatchers   atomic.Pointer[[]EventWatcher] // everybody, for all are told of events; never empty; nil: there is nobody
 	sampler         atomic.Pointer[Sampler]        // the Sampler; nil: there is none
 
-	gapCount         atomic.Uint64 // see GapCount
+	gapCount         atomic.Uint64 // what GapCount returns: it grows whenever nobody is told of messages any more
 	exchangeWatchers atomic.Int64  // Watchers with Needs.Exchanges
 	nameWatchers     atomic.Int64  // Watchers with Needs.Names
 	numberWatchers   atomic.Int64  // Watchers with Needs.Numbers
 
 	_ cpu.CacheLinePad // what follows changes with every message, and what is above seldom
 
-	lastSeq      atomic.Uint64 // see NextSeq
+	lastSeq      atomic.Uint64 // the number that NextSeq has returned last
 	sessionCount atomic.Uint64 // the number in the latest Session.Name
 }
 

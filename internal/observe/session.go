@@ -40,9 +40,9 @@ type Session struct {
 	watcherValues watcherValues // what Watchers keep with the session (WatcherValue)
 
 	clientKnown     atomic.Bool  // the client has said who it is, or there is nothing more to look for
-	pid             atomic.Int64 // see PID
+	pid             atomic.Int64 // what PID returns: the id of the latest process of the session; 0: none
 	serverTransport atomicString // the transport of the server
-	era, revision   atomicString // see Era and Revision; without the lock, because every record asks for them
+	era, revision   atomicString // what Era and Revision return; without the lock, because every record asks for them
 
 	_ cpu.CacheLinePad // what follows changes with every message, and what is above seldom
 
@@ -51,9 +51,9 @@ type Session struct {
 	calls        atomic.Uint64         // how many requests the client has made
 	openCalls    [2][2]openCalls       // by Hop and Direction: requests that wait for an answer
 	unsampled    sessionUnsampledCalls // the requests that nobody was told of, because the Sampler does not want them
-	client       Implementation        // see Client
+	client       Implementation        // what Client returns: who the client says it is
 	initializeID jsonrpc.ID            // the id of the latest initialize; zero: there was none
-	opened       bool                  // see Opened
+	opened       bool                  // what Opened returns: Watchers were told who the client is
 	finished     bool                  // End was called
 }
 

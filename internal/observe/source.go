@@ -14,7 +14,7 @@ type Source struct {
 	call   *Call          // the message, if it is a request; nil: it is none, or nobody was told of it
 	textID jsonrpc.TextID // identifies the bytes of the message, without its id
 
-	failedVerdict atomic.Int32 // see Passed.Failed; 0: nobody has asked; -1: no; 1: yes
+	failedVerdict atomic.Int32 // what Passed.Failed returns; 0: nobody has asked; -1: false; 1: true
 	told          bool         // Watchers were told of it
 	unsampled     bool         // the Sampler does not want the request. If nobody else does, told is false, and call is nil
 

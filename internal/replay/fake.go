@@ -123,7 +123,7 @@ type session struct {
 
 // fromClientSink takes what the client of a session says. It is a bridge.Sink that takes nothing at once, so all comes by Send.
 type fromClientSink struct {
-	s *session // whose messages it takes
+	s *session // the session whose client sends the messages
 }
 
 // TrySend takes nothing: Send may have to wait for the client.

@@ -13,7 +13,7 @@ import (
 
 // A script is what the server has said to one request or notification of the client, for a Fake to say it again.
 type script struct {
-	trigger *recordedMessage // that request or notification, as it was recorded
+	trigger *recordedMessage // the client's request or notification, as it was recorded
 	key     string           // of a request: its requestKey
 	steps   []step           // what is sent and awaited, in order
 }

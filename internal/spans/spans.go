@@ -53,7 +53,7 @@ type Spans struct {
 	sampler        sdktrace.Sampler         // the provider's
 	exporter       *exporter                // sends the spans that have ended
 	recordsContent bool                     // arguments, results and texts of notifications are in spans
-	redact         func(string) string      // see SetRedact; nil: nothing is taken out
+	redact         func(string) string      // takes secrets out of a text (SetRedact); nil: nothing is taken out
 
 	openSpanCount atomic.Int64                    // spans in openBySession
 	mu            sync.Mutex                      // guards openBySession and firstRounds, and the fields of every recordedSpan that change

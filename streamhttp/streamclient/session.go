@@ -105,7 +105,7 @@ func (c *conn) handleInitializeFailure(call *call, fault *httpdial.Fault) {
 // renewer gets a new session for a conn in the place of one that is lost. The lock of the
 // ledger guards it.
 type renewer struct {
-	c               *conn   // whose sessions they are
+	c               *conn   // the conn whose lost session is to be replaced
 	repair          *repair // the repair that is going on; nil unless the bridge tries to get a session
 	refusedRenewals int     // how many renewals in a row the server had refused before this Conn took the session over; 0 after a renewal
 }

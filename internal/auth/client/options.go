@@ -78,7 +78,7 @@ type MachineTokenSource interface {
 type machineTokenRequest struct {
 	caller   *auth.EndpointCaller // sends the request
 	server   auth.ServerMetadata  // the authorization server
-	client   auth.Client          // who we are to it
+	client   auth.Client          // who we are to the authorization server
 	resource string               // what the token is for; "": not sent
 	scopes   []string             // the scopes that are asked for
 	prover   *auth.Prover         // binds the token to its key; nil: it need not be bound

@@ -45,7 +45,7 @@ type Client struct {
 	Header http.Header    // the user's headers on every request to the server, without Host
 	Host   string         // the Host header that the user has set; "": that of the URL
 	Jar    http.CookieJar // cookies that the server has set
-	TLS    *tls.Config    // as in Options: nil is the default
+	TLS    *tls.Config    // Options.TLS; nil: the system's authorities, and no client certificate
 
 	// ReplyTimeout is how long Do waits for the whole of a reply, unless its context ends before.
 	// It may be changed while nothing else is going on.

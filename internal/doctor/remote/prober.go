@@ -15,7 +15,7 @@ import (
 // runRechecks, reportFacts and cleanup, and those of the probe.Client that may not.
 type prober struct {
 	*probe.Client
-	options  Options        // as Diagnose was given them
+	options  Options        // the Options that Diagnose was given
 	report   *doctor.Report // gets the facts and findings
 	dialTime time.Duration  // how long it takes to make a connection, TLS included; set by canConnect; 0 behind a proxy
 

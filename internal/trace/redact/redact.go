@@ -50,7 +50,7 @@ type Options struct {
 // Redactor takes secrets out of what is traced. A string that it has taken out because of a name or a path, it takes out of all
 // that follows, unless it may be a word. Its methods may be called concurrently, but for Inherit.
 type Redactor struct {
-	off           bool                               // see Options.Off
+	off           bool                               // Options.Off: nearly all is left in
 	secrets       [][]byte                           // Options.Secrets in all their spellings, the longest first
 	prefilter     *prefilter                         // finds out that none of secrets stands in a text
 	hasEscapable  bool                               // one of secrets has a character for which isEscapable holds
