@@ -146,8 +146,8 @@ func (r *Recording) RecordProcessEvent(session string, e trace.Event) {
 	}
 }
 
-// addRecord adds a record: it sets its Seq, its Time if it has none, and of a response the method, name and duration of its
-// request. The oldest records make room.
+// addRecord adds a record: it sets its Seq, its Time if it has none, and of a response whose request is known the duration, and the
+// session, method and name of that request. The oldest records make room.
 func (r *Recording) addRecord(rec trace.Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

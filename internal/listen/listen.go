@@ -243,7 +243,7 @@ func explainListenErr(err error) error {
 }
 
 // checkPublic returns an *OptionError if other machines can reach an address and clients are not authenticated, unless o.Insecure
-// (rule A9). Where they are, but without TLS, it logs a warning.
+// (rule A9). Where they are, but without TLS, it logs a warning, unless o.Insecure.
 func (ls Listeners) checkPublic(o Options) error {
 	authenticated := o.Authenticated || o.ClientCAFile != ""
 	for _, l := range ls {

@@ -164,8 +164,8 @@ type pendingRequest struct {
 	sentAt     time.Time      // when it was sent
 }
 
-// sendRequest sends a request and does not wait for the answer. id and params are JSON. With anyID an answer whose id nobody
-// waits for counts as the answer to this request.
+// sendRequest has writeStdin send a request, and waits for nothing. If inputQueue is full, because the server reads nothing, the
+// request is dropped. id and params are JSON. With anyID an answer whose id nobody waits for counts as the answer to this request.
 func (p *serverProcess) sendRequest(id, method, params string, anyID bool) *pendingRequest {
 	ident, _ := jsonrpc.ParseID([]byte(id))
 	q := &pendingRequest{process: p, id: id, takesAnyID: anyID, replies: make(chan reply, 1), sentAt: time.Now()}
@@ -223,7 +223,7 @@ func (p *serverProcess) request(ctx context.Context, id, method, params string, 
 	return q.awaitReply(ctx, patience)
 }
 
-// notify sends a notification without params.
+// notify has writeStdin send a notification without params. If inputQueue is full, the notification is dropped.
 func (p *serverProcess) notify(method string) {
 	select {
 	case p.inputQueue <- encodeLine(jsonrpc.NewNotification(method, nil)):
