@@ -36,8 +36,8 @@ func (c *call) canCarryServerMessage() bool {
 // server may name them by. The session's lock guards it; the zero value is empty.
 type callTable struct {
 	byID       map[jsonrpc.ID]*call    // the calls in flight, by id
-	byToken    map[jsonrpc.ID]*call    // the calls in flight that have a progress token, by it
-	taskTokens map[jsonrpc.ID]struct{} // progress tokens of tasks whose call is over
+	byToken    map[jsonrpc.ID]*call    // the calls in flight that have a progress token, by it; of several with the same one the newest
+	taskTokens map[jsonrpc.ID]struct{} // progress tokens of tasks whose call is over, as far as they are remembered (remove)
 	lastSeq    uint64                  // seq of the call that was added last
 }
 
@@ -73,7 +73,8 @@ func (t *callTable) add(m jsonrpc.Message, st *stream) {
 	}
 }
 
-// remove takes a call out. The token of a task is remembered (isTaskToken).
+// remove takes a call out. The token of a task is remembered (isTaskToken); if there are too many already, all of these
+// are forgotten.
 func (t *callTable) remove(c *call) {
 	delete(t.byID, c.id)
 	if c.progressToken.IsZero() || t.byToken[c.progressToken] != c {
@@ -88,7 +89,7 @@ func (t *callTable) remove(c *call) {
 	}
 }
 
-// isTaskToken reports whether a progress token is that of a task whose call is over.
+// isTaskToken reports whether a progress token is known to be that of a task whose call is over.
 func (t *callTable) isTaskToken(token jsonrpc.ID) bool {
 	_, ok := t.taskTokens[token]
 	return ok

@@ -67,8 +67,8 @@ const passRestTimeout = time.Minute
 
 // passRestToServer passes on the notifications and responses that are left of a batch which
 // the server has begun to take: the end of the reply, or of the connection, does not
-// concern them, and the server may wait for them (LI9). It returns the messages that the
-// server has not got.
+// concern them, and the server may wait for them (LI9). Those of a stateless POST are not passed
+// on: its session ends. It returns the messages that the server has not got.
 func (o *serverOutbox) passRestToServer() []jsonrpc.Message {
 	left := o.takeBack()
 	if !o.passedAny || len(left) == 0 || o.s.stateless {

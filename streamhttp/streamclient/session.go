@@ -86,7 +86,8 @@ func (c *conn) setSessionFromInitialize(call *call, m jsonrpc.Message) {
 }
 
 // handleInitializeFailure is called when the client's initialize has failed with the fault. If that may
-// pass (fault.Transient), the bridge goes on trying in the client's place, unless NoRenew is set.
+// pass (fault.Transient), the bridge goes on trying in the client's place, unless NoRenew is set, an
+// earlier session is still there, or the Conn has ended.
 func (c *conn) handleInitializeFailure(call *call, fault *httpdial.Fault) {
 	c.ledger.Lock()
 	call.replacedSession, c.state.newSession = call.newSession, nil
@@ -235,8 +236,8 @@ func (n *renewer) repairSession(session *session) {
 	})
 }
 
-// repairLoop tries until there is a session, or until the client or Close
-// stops it.
+// repairLoop tries until there is a session, until the client or Close stops it, or until the server has
+// shown that it speaks the other era, or another transport, by now.
 func (n *renewer) repairLoop(r *repair) {
 	defer r.stop()
 	for n.pause(r) {
