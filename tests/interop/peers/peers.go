@@ -2,8 +2,8 @@
 // conformance tests put on either side of the bridge: the bridge itself, the
 // servers of the Go and TypeScript SDKs, and Node.
 //
-// Nothing here is skipped when it is missing: a test that lacks its peer
-// fails and says what to install.
+// A test that lacks what npm installs is skipped, or fails where TEST_NODE is
+// set, and says what to run.
 package peers
 
 import (
@@ -137,8 +137,8 @@ var (
 )
 
 // Main runs the tests and removes what was built for them. TestMain calls it.
-// With the race detector in the tests, it is in what they build, too, and a
-// race ends the program that has it. On its own, the detector makes every
+// With the race detector in the tests, it is in what they build, too (but not
+// in gopeer), and a race ends the program that has it. On its own, the detector makes every
 // program stay for a second longer.
 func Main(m *testing.M) {
 	os.Setenv("GORACE", "halt_on_error=1 atexit_sleep_ms=50")

@@ -39,25 +39,25 @@ type Plan struct {
 	Pages     int    `json:"pages"`     // how many pages tools/list has; 0 is 1
 	Echo      *Call  `json:"echo"`      // gives its "{blob}" back
 	Progress  *Call  `json:"progress"`  // sends progress while it runs
-	Steps     int    `json:"steps"`     // progress notifications of Progress
+	Steps     int    `json:"steps"`     // how many progress notifications Progress sends
 	Log       *Call  `json:"log"`       // nil: the server logs on subscribe
-	LogMatch  string `json:"logMatch"`  // only log messages with this text count
-	Logs      int    `json:"logs"`      // how many of these there are
+	LogMatch  string `json:"logMatch"`  // only log messages with this text count; "": all do
+	Logs      int    `json:"logs"`      // how many log messages count
 	Elicit    *Call  `json:"elicit"`    // asks the user something
 	Sample    *Call  `json:"sample"`    // asks the client's model something
 	Roots     *Call  `json:"roots"`     // asks for the roots of the client
 	Subscribe string `json:"subscribe"` // a resource that changes
-	Touch     *Call  `json:"touch"`     // makes it change; nil: it does so by itself
+	Touch     *Call  `json:"touch"`     // makes the resource Subscribe change; nil: it changes by itself
 	Slow      *Call  `json:"slow"`      // runs long: it is cancelled, and its connection is cut (Target.Cut)
 	Cancelled *Call  `json:"cancelled"` // tells how many calls of the session were cancelled
-	SlowSteps int    `json:"slowSteps"` // progress notifications of Slow
+	SlowSteps int    `json:"slowSteps"` // how many progress notifications Slow sends
 }
 
 // A Job is what one client has to do.
 type Job struct {
 	To      Target `json:"to"`      // the server that the client is pointed at
 	Plan    Plan   `json:"plan"`    // what to do, as Plan.Of returns it for this client
-	Version string `json:"version"` // what the client is pinned to; "" is not at all
+	Version string `json:"version"` // the protocol version that the client is pinned to; "": none
 }
 
 // An Outcome is what became of a Job. Error, if not "", says what went wrong.
@@ -88,9 +88,9 @@ type Transcript struct {
 	Roots     string   `json:"roots"`     // the result of Plan.Roots
 	Updated   []string `json:"updated"`   // the resources that were said to have changed
 	Cancelled bool     `json:"cancelled"` // the client gave a call up, and the session went on
-	Told      string   `json:"told"`      // what the server says about that
+	Told      string   `json:"told"`      // what the server says about calls that were given up (Plan.Cancelled)
 	Dropped   []string `json:"dropped"`   // progress of a call whose connection was cut
-	Resumed   string   `json:"resumed"`   // the result of that call
+	Resumed   string   `json:"resumed"`   // the result of the call whose connection was cut
 }
 
 // Of is the plan of the client with number n.
