@@ -175,7 +175,7 @@ func (s *toServerSink) withdraw() {
 }
 
 // stop makes the sink take nothing more, and answers a request in outgoing, which the server will not get, with an
-// error.
+// error, unless it was answered already or Pump's ctx is done.
 func (s *toServerSink) stop() {
 	s.stopped = true
 	if s.outgoing.Kind() != jsonrpc.Request {

@@ -27,7 +27,8 @@ func newTryWriter(w io.Writer) tryWriter {
 // TrySend implements bridge.Conn: it writes a message of up to 4 KiB that the peer
 // takes at once, and returns false, having done nothing, for any other. A pipe takes
 // that much as a whole or not at all, and a socket takes it when its peer has taken
-// all that was sent before.
+// all that was sent before. If the peer has taken a part of it all the same, the Conn
+// ends with ErrCutOff, and TrySend returns true.
 func (c *Conn) TrySend(m jsonrpc.Message) bool {
 	if c.out.tryWrite == nil || m.Kind() == jsonrpc.Invalid || m.Size() > 2*smallBufferSize || c.end.endError(context.Background()) != nil {
 		return false
