@@ -143,7 +143,7 @@ func (t *tracing) hideServer(spec upstream.Spec) {
 }
 
 // hideTokens has the tokens of clients taken out of what is written: those in the file of --token-file, or else those in the
-// environment variable.
+// environment variable. A file that is not a regular one is not read, as it may be read once only.
 func (t *tracing) hideTokens(file string, env environment) {
 	text, _ := env.lookup(tokensVariable)
 	if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() { // others can be read once only

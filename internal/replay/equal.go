@@ -117,7 +117,8 @@ func appendCanonical(dst []byte, v any) []byte {
 }
 
 // plainNumber returns the same spelling for all spellings of a number: its digits without
-// zeros at either end, and the power of ten. It makes no text that grows with the exponent.
+// zeros at either end, and the power of ten. It makes no text that grows with the exponent. A
+// number whose exponent needs more than 62 bits is returned as it is spelled.
 func plainNumber(text string) string {
 	sign := ""
 	if rest, ok := strings.CutPrefix(text, "-"); ok {

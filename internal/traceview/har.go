@@ -28,14 +28,14 @@ type (
 	harEntry struct {
 		Started   string      `json:"startedDateTime"`              // when the exchange began, as in RFC 3339
 		Time      float64     `json:"time"`                         // how long it took, in milliseconds
-		Request   harRequest  `json:"request"`                      // what the client has sent
-		Response  harResponse `json:"response"`                     // what came back
+		Request   harRequest  `json:"request"`                      // what the client has sent; of a synthetic entry the message, whoever has sent it
+		Response  harResponse `json:"response"`                     // what came back; of a synthetic entry the answer to its message
 		Cache     struct{}    `json:"cache"`                        // always empty; HAR wants the member
 		Timings   harTimings  `json:"timings"`                      // how Time divides
 		Comment   string      `json:"comment,omitempty"`            // why it was refused or how it failed; or that it is no HTTP exchange
 		Kind      string      `json:"_resourceType,omitempty"`      // "websocket"; "": another entry
 		Frames    []harFrame  `json:"_webSocketMessages,omitempty"` // the messages on a WebSocket
-		Synthetic string      `json:"_synthetic,omitempty"`         // the transport of what is no HTTP exchange; "": it is one
+		Synthetic string      `json:"_synthetic,omitempty"`         // the transport of what is no HTTP exchange, or "mcp" where that is not recorded; "": it is an exchange
 		Server    string      `json:"_server,omitempty"`            // the configured name of the server; "": the record names none
 		Session   string      `json:"_session,omitempty"`           // the bridge's own name of the session, such as "s1"
 		Hop       string      `json:"_hop,omitempty"`               // between whom it passed: "down", client and bridge, or "up", bridge and server

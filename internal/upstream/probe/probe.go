@@ -359,7 +359,7 @@ func (p *Prober) Recheck() {
 
 // SuspectOtherEra is called when the server may be one of the other era by now. A server at an http URL is
 // asked anew (Recheck). unusable: the process that has said so is of no use any more, as its era is not known
-// any more; the next client finds out.
+// any more; the next client finds out. It is false while the finding is younger than SettledAfter.
 func (p *Prober) SuspectOtherEra() (unusable bool) {
 	switch {
 	case p.opts.Protocol != era.Auto:
@@ -372,7 +372,8 @@ func (p *Prober) SuspectOtherEra() (unusable bool) {
 }
 
 // Upgraded reports whether a server that has refused, with this response, to renew a legacy session is a
-// modern one by now (ED9). It asks the server if the response does not say so.
+// modern one by now (ED9). If the response does not say so, it asks the server, unless the finding is younger
+// than SettledAfter: then that counts.
 func (p *Prober) Upgraded(ctx context.Context, refusal jsonrpc.Message) bool {
 	if AnswersModern(refusal) {
 		p.NoteEra(true)
