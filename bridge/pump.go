@@ -55,7 +55,7 @@ type PumpOptions struct {
 	// RequestTimeout is how long the server may stay silent on a request
 	// before it is cancelled and answered with an error (J8). Progress on the
 	// request starts it anew, but no request lasts longer than ten times as
-	// long. 0 means forever.
+	// long. 0 means forever. subscriptions/listen has no such time-out.
 	RequestTimeout time.Duration
 
 	// OnClientEOF is told once, a second after the client has sent its last or ctx is done, if answers are still

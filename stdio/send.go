@@ -9,8 +9,8 @@ import (
 )
 
 // ErrCutOff is the error of a Conn that had to stop in the middle of a message:
-// the context of its Send has ended, the Conn was closed, or the peer has taken
-// only a part of what TrySend wrote.
+// the context of its Send has ended, or the peer has taken only a part of what
+// TrySend wrote.
 var ErrCutOff = errors.New("stdio: a message was cut off, so the conversation cannot go on")
 
 // cutOffError returns ErrCutOff with the reason why the write was ended.

@@ -110,7 +110,7 @@ func (p *Process) runStop() error {
 }
 
 // awaitGone waits for step.wait at most until the process and all that belongs to it have ended, and reports whether
-// they have. It reaps the process.
+// they have. It reaps the process if that has exited.
 func (p *Process) awaitGone(step stopStep) bool {
 	end := time.Now().Add(step.wait)
 	if !p.exitsWithin(step.wait) {

@@ -65,7 +65,8 @@ func (c *conn) slots(kind jsonrpc.Kind) remoteconn.Slots {
 	return c.oneWaySlots
 }
 
-// TrySend implements bridge.Conn: it sends a request if nothing is ahead of it. It takes nothing else.
+// TrySend implements bridge.Conn: it sends a request, other than initialize, if a slot is free and the
+// request need not wait (admitNow). It takes nothing else.
 func (c *conn) TrySend(m jsonrpc.Message) bool {
 	if m.Kind() != jsonrpc.Request || m.Method() == "initialize" || !c.requestSlots.TryAcquire() {
 		return false

@@ -86,8 +86,8 @@ func (c *modernConn) ownID() jsonrpc.ID {
 	return jsonrpc.StringID("mcp-bridge-" + jsonrpc.IntID(c.lastOwnID).String())
 }
 
-// TrySend implements bridge.Conn. It takes requests, if a slot is free, responses, and
-// notifications/cancelled, but no other notifications.
+// TrySend implements bridge.Conn. It takes requests, if a slot is free and beginCall begins them,
+// responses, and notifications/cancelled, but no other notifications.
 func (c *modernConn) TrySend(m jsonrpc.Message) bool {
 	switch {
 	case c.Context().Err() != nil:
