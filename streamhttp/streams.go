@@ -74,7 +74,8 @@ func (s *session) attach(st *stream) *reader {
 	return r
 }
 
-// commit turns a POST's stream into an SSE stream, which can be resumed. It takes the lock.
+// commit turns a POST's stream into an SSE stream, which can be resumed. For a stateless POST, whose
+// stream cannot, there is nothing to do. It takes the lock.
 func (s *session) commit(st *stream) {
 	if s.stateless {
 		return

@@ -104,8 +104,8 @@ func (x *Mux) endLost(call *call, s *server) {
 }
 
 // passOn has the next server get a call that s has not taken, as if the call had come after the end of s. A call that
-// was passed on to a server which has then answered nothing is not passed on again: servers that end as soon as they
-// are started would keep it waiting. It is called with mu held.
+// was passed on to a server which has then answered nothing is answered with an error instead, and so is any while the
+// breaker is open: servers that end as soon as they are started would keep it waiting. It is called with mu held.
 func (x *Mux) passOn(call *call, s *server) {
 	if call.passedOn && !s.answered || x.serverState.breaker.isOpen(time.Now()) {
 		x.finish(call, refusal(call, s.end.text, s.end.data))

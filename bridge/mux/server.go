@@ -155,7 +155,8 @@ func (x *Mux) notifyWaiting() {
 
 // failCalls answers the calls that s has with an error, because it has ended; with a nil s, those that wait for a
 // server, with this text and data. Subscriptions of s stay, and so do those that wait to be opened again: the next
-// server gets them. Calls that s has not taken are passed on to the next. It is called with mu held.
+// server gets them. It also gets calls that s has not taken (passOn), or that may be sent again (endLost). The call that
+// is being written is left to whoever writes it (settle). It is called with mu held.
 func (x *Mux) failCalls(s *server, text string, data []byte) {
 	for _, call := range x.ledger.calls {
 		switch {
@@ -259,8 +260,9 @@ func (x *Mux) setServer(s *server) bool {
 	return true
 }
 
-// serverEnded takes away s, which has ended, answers its calls, and tells OnCrash and OnNoServer. err is what Receive
-// has returned, lived how long the server has lived.
+// serverEnded takes away s, which has ended, answers its calls or passes them on (failCalls), and tells OnNoServer;
+// before, if the end was not orderly, OnCrash. Once the Mux is closed it does not answer or tell. err is what Receive has
+// returned, lived how long the server has lived.
 func (x *Mux) serverEnded(s *server, err error, lived time.Duration) {
 	x.mu.Lock()
 	x.serverState.server = nil
