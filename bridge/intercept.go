@@ -25,6 +25,10 @@ type Hooks struct {
 	// belongs into Sent.
 	Send func(m jsonrpc.Message) (out, reply jsonrpc.Message, refused error)
 
+	// Sending is told of each message that is about to be sent, as Send has returned it. It may be called concurrently, and a second time
+	// with a message if TrySend of the Conn was false.
+	Sending func(out jsonrpc.Message)
+
 	// Sent is told of each message that the peer has taken, as Send has returned
 	// it. The peer's answer may have come before. It may be called concurrently.
 	Sent func(out jsonrpc.Message)
@@ -80,6 +84,9 @@ func (i *interceptor) Send(ctx context.Context, m jsonrpc.Message) error {
 			return err
 		}
 	}
+	if i.hooks.Sending != nil {
+		i.hooks.Sending(m)
+	}
 	err := i.conn.Send(ctx, m)
 	if err == nil && i.hooks.Sent != nil {
 		i.hooks.Sent(m)
@@ -127,6 +134,9 @@ func (i *interceptor) TrySend(m jsonrpc.Message) bool {
 		if done, taken := i.tryCallSendHook(&m); done {
 			return taken
 		}
+	}
+	if i.hooks.Sending != nil {
+		i.hooks.Sending(m)
 	}
 	taken := i.conn.TrySend(m)
 	if taken && i.hooks.Sent != nil {

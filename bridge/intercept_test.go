@@ -18,6 +18,7 @@ import (
 // passAll are hooks that change nothing, each of which takes the way that it opens.
 var passAll = bridge.Hooks{
 	Send:    func(m jsonrpc.Message) (out, reply jsonrpc.Message, refused error) { return m, reply, nil },
+	Sending: func(jsonrpc.Message) {},
 	Sent:    func(jsonrpc.Message) {},
 	Receive: func(*jsonrpc.Message) (reply *jsonrpc.Message) { return nil },
 	Ended:   func(err error) error { return err },
@@ -57,6 +58,45 @@ func (l *listening) Send(_ context.Context, m jsonrpc.Message) error {
 }
 
 func word(name string) jsonrpc.Message { return jsonrpc.NewNotification(name, nil) }
+
+// busy is a Conn whose TrySend is false, and which lists what it is given to send.
+type busy struct {
+	bridge.Conn
+	note func(string)
+}
+
+func (b *busy) TrySend(jsonrpc.Message) bool { return false }
+
+func (b *busy) Send(_ context.Context, m jsonrpc.Message) error {
+	b.note("given " + m.Method())
+	return nil
+}
+
+// Sending is told of what is about to be sent, each time that it is tried, and of nothing that the hook Send keeps back.
+func TestInterceptSending(t *testing.T) {
+	var told []string
+	note := func(what string) { told = append(told, what) }
+	ours, _ := bridge.Pipe()
+	defer ours.Close(nil)
+	c := bridge.Intercept(&busy{ours, note}, bridge.Hooks{
+		Send: func(m jsonrpc.Message) (out, reply jsonrpc.Message, refused error) {
+			if m.Method() == "swallowed" {
+				return out, reply, nil
+			}
+			return word(m.Method() + " out"), reply, nil
+		},
+		Sending: func(out jsonrpc.Message) { note("sending " + out.Method()) },
+		Sent:    func(out jsonrpc.Message) { note("sent " + out.Method()) },
+	})
+	for _, name := range []string{"swallowed", "a"} {
+		if !c.TrySend(word(name)) {
+			must(t, c.Send(t.Context(), word(name)))
+		}
+	}
+	if want := []string{"sending a out", "sending a out", "given a out", "sent a out"}; !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
+}
 
 // A message that the receiver does not take at once, or not at all, is not shown again.
 func TestInterceptReceive(t *testing.T) {

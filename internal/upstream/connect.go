@@ -62,7 +62,7 @@ func (c *connector) Dial(ctx context.Context) (bridge.Conn, error) {
 		}
 	}
 	c.starts++
-	return c.watchAnswers(c.watchServer(conn), nil), nil
+	return c.watchModernServer(conn), nil
 }
 
 // dialLegacy starts a legacy server, or connects to it, and returns a Conn that speaks modern through
@@ -85,8 +85,8 @@ func (c *connector) dialLegacy(ctx context.Context) (bridge.Conn, error) {
 		ParkTimeout: c.s.spec.ParkTimeout,
 	})
 	c.filter.Store(f)
-	conn = translate.Wrap(c.watchServer(conn), f, c.s.spec.Dropped)
-	return &initializingConn{Conn: c.watchAnswers(conn, f), filter: f}, nil
+	conn = translate.Wrap(c.watchLegacyServer(conn), f, c.s.spec.Dropped)
+	return &initializingConn{Conn: c.watchTranslated(conn), filter: f}, nil
 }
 
 // maxFailedProbes is how many servers in a row must have ended at the question which era they speak before

@@ -18,17 +18,15 @@ import (
 
 // This file has what lies around the Conn of a shared server.
 
-// watchServer returns conn with a look at two messages of the server before they are translated:
-// notifications/tools/list_changed, on which it forgets the tools, and the first response of a legacy server,
-// which answers initialize. It takes stderr out of the error of Receive (withoutStderr).
-func (c *connector) watchServer(conn bridge.Conn) bridge.Conn {
-	initialized := !c.shared.Key.Legacy
+// watchLegacyServer returns the Conn of a legacy server with a look at two of its messages before they are translated:
+// notifications/tools/list_changed, on which it forgets the tools, and the first response, which answers initialize. It takes stderr out
+// of the error of Receive (withoutStderr).
+func (c *connector) watchLegacyServer(conn bridge.Conn) bridge.Conn {
+	initialized := false
 	return bridge.Intercept(conn, bridge.Hooks{
 		Receive: func(m *jsonrpc.Message) (reply *jsonrpc.Message) {
-			switch {
-			case m.Kind() == jsonrpc.Notification && m.Method() == "notifications/tools/list_changed":
-				c.toolSchemas.Forget()
-			case !initialized && m.Kind() == jsonrpc.Response:
+			c.forgetChangedTools(m)
+			if !initialized && m.Kind() == jsonrpc.Response {
 				initialized = true
 				c.handleInitialized(*m)
 			}
@@ -36,6 +34,13 @@ func (c *connector) watchServer(conn bridge.Conn) bridge.Conn {
 		},
 		Ended: withoutStderr,
 	})
+}
+
+// forgetChangedTools forgets the tools of the server if m, a message of the server, says that they have changed.
+func (c *connector) forgetChangedTools(m *jsonrpc.Message) {
+	if m.Kind() == jsonrpc.Notification && m.Method() == "notifications/tools/list_changed" {
+		c.toolSchemas.Forget()
+	}
 }
 
 // withoutStderr returns err without the last lines of a process on stderr. They may be about one of the
@@ -67,11 +72,36 @@ func (c *connector) handleInitialized(m jsonrpc.Message) {
 	}
 }
 
-// watchAnswers returns conn with a look at the answers of the server: it learns its tools, and notices that
-// its era has changed (ED9). f is its filter; nil: the server is modern.
-func (c *connector) watchAnswers(conn bridge.Conn, f *legacyserver.Filter) bridge.Conn {
-	l := &responseWatcher{connector: c, modern: f == nil, awaited: make(map[jsonrpc.ID]question)}
-	return bridge.Intercept(conn, bridge.Hooks{Send: l.handleSent, Receive: l.handleReceived})
+// watchModernServer returns the Conn of a modern server with a look at its messages: it learns the tools, forgets them when they have changed,
+// and notices that the server's era has changed (ED9). It takes stderr out of the error of Receive (withoutStderr).
+func (c *connector) watchModernServer(conn bridge.Conn) bridge.Conn {
+	w := c.newResponseWatcher(true)
+	return bridge.Intercept(conn, bridge.Hooks{
+		Sending: w.noteSent,
+		Receive: func(m *jsonrpc.Message) (reply *jsonrpc.Message) {
+			c.forgetChangedTools(m)
+			w.checkReceived(m)
+			return nil
+		},
+		Ended: withoutStderr,
+	})
+}
+
+// watchTranslated returns the Conn of a legacy server, as it speaks through translation, with a look at its answers: it learns the tools.
+func (c *connector) watchTranslated(conn bridge.Conn) bridge.Conn {
+	w := c.newResponseWatcher(false)
+	return bridge.Intercept(conn, bridge.Hooks{
+		Sending: w.noteSent,
+		Receive: func(m *jsonrpc.Message) (reply *jsonrpc.Message) {
+			w.checkReceived(m)
+			return nil
+		},
+	})
+}
+
+// newResponseWatcher returns a responseWatcher that knows of no request.
+func (c *connector) newResponseWatcher(modern bool) *responseWatcher {
+	return &responseWatcher{connector: c, modern: modern, awaited: make(map[jsonrpc.ID]question)}
 }
 
 // A responseWatcher remembers the requests to a server whose responses are of interest: tools/list and
@@ -96,16 +126,14 @@ type question struct {
 // and the server may never answer it.
 const maxDiscovers = 1000
 
-// handleSent is bridge.Hooks.Send: it remembers requests whose responses are of interest, forgets those that
-// the client cancels, and changes nothing.
-func (l *responseWatcher) handleSent(m jsonrpc.Message) (out, reply jsonrpc.Message, refused error) {
+// noteSent is bridge.Hooks.Sending: it remembers requests whose responses are of interest, and forgets those that the client cancels.
+func (l *responseWatcher) noteSent(m jsonrpc.Message) {
 	switch method := m.Method(); method {
 	case "tools/list", "server/discover":
 		l.noteQuestion(m.ID(), method)
 	case "notifications/cancelled":
 		l.takeQuestion(m.CancelledID())
 	}
-	return m, jsonrpc.Message{}, nil
 }
 
 // noteQuestion remembers a request until it is answered. It may be called twice for the same.
@@ -137,12 +165,11 @@ func (l *responseWatcher) takeQuestion(id jsonrpc.ID) (asked question) {
 	return asked
 }
 
-// handleReceived is bridge.Hooks.Receive: it learns the tools in the answer to a tools/list, puts the
-// versions that clients may speak into the answer to server/discover, and calls endIfChanged if an error says
-// that a modern server is none any more.
-func (l *responseWatcher) handleReceived(m *jsonrpc.Message) (reply *jsonrpc.Message) {
+// checkReceived looks at a message of the server: it learns the tools in the answer to a tools/list, puts the versions that clients may
+// speak into the answer to server/discover, and calls endIfChanged if an error says that a modern server is none any more.
+func (l *responseWatcher) checkReceived(m *jsonrpc.Message) {
 	if m.Kind() != jsonrpc.Response {
-		return nil
+		return
 	}
 	switch asked := l.takeQuestion(m.ID()); asked.method {
 	case "tools/list":
@@ -156,7 +183,6 @@ func (l *responseWatcher) handleReceived(m *jsonrpc.Message) (reply *jsonrpc.Mes
 	if m.IsError() && l.modern && probe.RefusesModern(*m) {
 		l.endIfChanged()
 	}
-	return nil
 }
 
 // withServedVersions returns the answer m to server/discover with the versions that clients may speak to the

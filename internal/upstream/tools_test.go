@@ -154,7 +154,7 @@ func TestDiscoversAreForgotten(t *testing.T) {
 	l := &responseWatcher{connector: &connector{s: s, shared: new(sharing.Server), toolSchemas: s.table(sharing.Key{})}, awaited: make(map[jsonrpc.ID]question)}
 	for i := range 2 * maxDiscovers {
 		for range 2 { // TrySend, and then Send
-			l.handleSent(jsonrpc.NewRequest(jsonrpc.IntID(int64(i)), "server/discover", nil))
+			l.noteSent(jsonrpc.NewRequest(jsonrpc.IntID(int64(i)), "server/discover", nil))
 		}
 	}
 	if n := len(l.awaited); n > maxDiscovers || len(l.discoverIDs) > maxDiscovers {
