@@ -88,7 +88,9 @@ type sendDecision struct {
 }
 
 // admit decides what becomes of a message of the client, and enters a request that is to be sent into the ledger.
-// Without a connection it has the reconnector make one for a request. ctx is Send's.
+// Without a connection, a request has the reconnector make one. While the reconnector pauses after a failure
+// (renewState.downFault), only initialize does so, and a request that may have somebody sign in; others are answered with
+// that fault. ctx is Send's.
 func (r *renewer) admit(ctx context.Context, m jsonrpc.Message) sendDecision {
 	r.ledger.Lock()
 	defer r.ledger.Unlock()

@@ -207,7 +207,8 @@ func (c *conn) admitNotification(call, target *call) (drop string) {
 }
 
 // admitResponse gives the client's response the id that the server knows
-// (LE15). It returns why the response is not to be sent; "": it is.
+// (LE15). It returns why the response is not to be sent; "": it is. One that answers no known
+// request is sent as it is, in the current session.
 func (c *conn) admitResponse(call *call) (drop string) {
 	session, answer, ok := c.ledger.State.RouteResponse(call.msg)
 	switch {
@@ -227,7 +228,7 @@ func (c *conn) currentSession() *session {
 	return c.state.session
 }
 
-// endSessions returns the sessions that Close has to end.
+// endSessions returns the sessions that Close has to end at the server: it stops them, and marks them as lost.
 func (c *conn) endSessions() []*session {
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
