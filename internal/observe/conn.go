@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
@@ -43,6 +44,8 @@ type conn struct {
 	streams streamer       // says on which stream a message passes; nil: there is one stream, or it is not known
 	unsent  unsentRequests // the requests that the Conn has not taken at once
 	untaken *arrival       // the message that the last Receive has left, and the next one brings again; nil: there is none
+
+	missedStreams atomic.Bool // messages have passed while nobody wanted to know their streams: of some requests Call.stream is not known
 }
 
 // arrival is a received message that Watchers were told of, and that the Sink has not taken yet.
@@ -64,8 +67,11 @@ func (c *conn) outDirection() Direction { return ToServer + ToClient - c.inDirec
 // mustObserve reports whether m, which goes in direction dir, must be looked at: because somebody is to be told of it, or
 // because it may answer or cancel a request that somebody was told of (which counts though nobody watches any more). Where
 // there is a Sampler, each request must be, and notifications while a request waits that the Sampler wants.
-// Until it is known who the client is, mustObserve itself looks for that in m.
+// Until it is known who the client is, mustObserve itself looks for that in m. It also sets missedStreams.
 func (c *conn) mustObserve(m *jsonrpc.Message, dir Direction) bool {
+	if c.streams != nil && !c.missedStreams.Load() && !c.session.o.WantsExchanges() {
+		c.missedStreams.Store(true)
+	}
 	if c.hop == Downstream && !c.session.clientKnown.Load() {
 		c.session.noteClient(m, dir)
 	}
@@ -277,8 +283,9 @@ func (c *conn) received(m *jsonrpc.Message) *jsonrpc.Mark {
 	return mark
 }
 
-// stream returns on which stream a message passes: a request that was received, or what is sent and is no response, which goes on the
-// stream of its request. To ask the transport takes its lock, so that is done only while somebody wants to know.
+// stream returns on which stream a message passes: a request that was received, or what is sent. To ask the transport takes its lock, so
+// that is done only while somebody wants to know. For a response it is done only if missedStreams is set: tellSent knows the stream of
+// its request otherwise.
 func (c *conn) stream(p *Passed) string {
 	if c.streams == nil || !c.session.o.WantsExchanges() {
 		return ""
@@ -297,14 +304,14 @@ func (c *conn) beginSend(m *jsonrpc.Message) *Passed {
 	if source != nil && source.told {
 		p.HasCause, p.CauseSeq, p.TimeInBridge, p.Origin = true, source.mark.Seq, p.at.sub(source.at), source.call
 	}
-	if m.Kind() != jsonrpc.Response {
+	if m.Kind() != jsonrpc.Response || c.missedStreams.Load() {
 		p.Stream = c.stream(p)
 	}
 	if m.Kind() == jsonrpc.Request {
 		p.Call = c.unsent.takeCall(m)
 		s.attachCall(p)
 		s.o.rewriteForSampler(p)
-		p.Call.untoldRequest.Store(p) // needs no lock: nobody calls tellWatchers before the request is sent
+		p.Call.untoldRequest.Store(p) // needs no lock: no tellWatchers goes on that tells of another one
 	}
 	return p
 }
@@ -317,7 +324,7 @@ func (s *Session) tellSent(p *Passed) {
 		}
 		return
 	}
-	if s.attachCall(p); p.Call != nil && p.Message.Kind() == jsonrpc.Response {
+	if s.attachCall(p); p.Call != nil && p.Message.Kind() == jsonrpc.Response && p.Call.stream != "" {
 		p.Stream = p.Call.stream
 	}
 	s.o.tellMessage(p)

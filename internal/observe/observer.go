@@ -89,7 +89,7 @@ type Call struct {
 	Size   int    // the size of the request, in bytes
 
 	conn   *conn      // the conn that it has passed; nil: it came unwatched
-	stream string     // Passed.Stream of the request
+	stream string     // Passed.Stream of a request that was received; "": there is none, or nobody wanted to know when it came
 	tellMu sync.Mutex // held while Watchers are told of the request
 
 	watcherValues // what Watchers have begun with the request and end with the response

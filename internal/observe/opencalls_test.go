@@ -369,6 +369,26 @@ func TestStreamOfMessage(t *testing.T) {
 	}
 }
 
+// Watchers are told of the stream of a response also if its request came while nobody wanted to know: none watched, or only one that
+// needs no streams.
+func TestStreamOfEarlierRequest(t *testing.T) {
+	for name, begin := range map[string]func(o *Observer) (stop func()){
+		"nobody watches":           func(*Observer) func() { return func() {} },
+		"one who needs no streams": func(o *Observer) func() { return o.WatchFor(new(streamsTold), Needs{}) },
+	} {
+		var o Observer
+		defer begin(&o)()
+		c := o.OpenUnannounced("x", "http").Conn(&several{broken{answer: jsonrpc.NewRequest(id(t, "7"), "ping", nil)}}, Downstream)
+		_ = c.Receive(t.Context(), takes{})
+		var w streamsTold
+		defer o.Watch(&w)()
+		c.TrySend(jsonrpc.NewResult(id(t, "7"), []byte("{}")))
+		if want := []string{" out"}; !slices.Equal(w, want) {
+			t.Errorf("%s: the streams are %q, want %q", name, w, want)
+		}
+	}
+}
+
 // brings is a Conn whose peer says what the test wants.
 type brings struct {
 	bridge.Conn
