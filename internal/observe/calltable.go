@@ -14,7 +14,7 @@ import (
 // much memory, which another processor has often changed meanwhile: with one, to observe a call costs a third more (BenchmarkCall of
 // package metrics). The zero value is empty. The caller locks it.
 type callTable struct {
-	chains []*Call // the first request of each chain, by the last bits of Call.hash; the others are linked by Call.next. The length is a power of two
+	chains []*Call // the first request of each chain, by the first bits of Call.hash; the others are linked by Call.next. The length is a power of two
 	count  int     // how many requests there are
 }
 
