@@ -71,6 +71,11 @@ type Metrics struct {
 	inProgress map[string]int  // by the name of a server of which there were events: how many sessions, streams and processes it has now
 	serverVecs []serverDeleter // the counters and gauges with the label "server"; set by New
 
+	messageNumbers // the numbers that messages change
+}
+
+// messageNumbers are the numbers that messages change, those of each server apart.
+type messageNumbers struct {
 	mu        sync.Mutex                                // held while perServer is replaced
 	perServer atomic.Pointer[map[string]*serverMetrics] // what messages count, by the name of the server; the map is never changed, but replaced
 
