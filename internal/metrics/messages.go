@@ -5,8 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"golang.org/x/sys/cpu"
-
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -22,7 +20,7 @@ type serverMetrics struct {
 	mu    sync.Mutex                  // guards calls
 	calls map[operationKey]*histogram // how long calls took, by their labels
 
-	_ cpu.CacheLinePad // what follows changes with every message, and what is above seldom
+	_ observe.CacheLinePad // what follows changes with every message, and what is above seldom
 
 	messages [messageKinds][2][2]messageCount // its messages, by kind, hop and direction: so the counts that one call changes stand side by side
 }

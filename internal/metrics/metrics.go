@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"golang.org/x/sys/cpu"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/buildinfo"
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
@@ -81,7 +80,7 @@ type messageNumbers struct {
 
 	lastServer atomic.Pointer[serverMetrics] // those of the server of the last message: most often the next one is of the same server; nil: there was none
 
-	_ cpu.CacheLinePad // what follows changes with every message, and what is above seldom
+	_ observe.CacheLinePad // what follows changes with every message, and what is above seldom
 
 	overhead [2]histogram // by direction: how long messages were inside the bridge
 }

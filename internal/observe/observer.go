@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/cpu"
-
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -145,7 +143,7 @@ type Observer struct {
 	nameWatchers     atomic.Int64  // Watchers with Needs.Names
 	numberWatchers   atomic.Int64  // Watchers with Needs.Numbers
 
-	_ cpu.CacheLinePad // what follows changes with every message, and what is above seldom
+	_ CacheLinePad // what follows changes with every message, and what is above seldom
 
 	lastSeq      atomic.Uint64 // the number that NextSeq has returned last
 	sessionCount atomic.Uint64 // the number in the latest Session.Name

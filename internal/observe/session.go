@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/cpu"
-
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -44,7 +42,7 @@ type Session struct {
 	serverTransport atomicString // the transport of the server
 	era, revision   atomicString // what Era and Revision return; without the lock, because every record asks for them
 
-	_ cpu.CacheLinePad // what follows changes with every message, and what is above seldom
+	_ CacheLinePad // what follows changes with every message, and what is above seldom
 
 	mu           sync.Mutex            // guards openCalls, client, initializeID, opened and finished
 	nonEmptyOpen atomic.Int64          // how many of openCalls have a request

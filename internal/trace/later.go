@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/cpu"
-
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 )
 
@@ -47,7 +45,7 @@ type backlog struct {
 	maxBytes int          // how large bytes may be; 0: maxBacklogBytes
 	unseen   atomic.Int64 // how many messages wait that nobody has looked through for secrets
 
-	_ cpu.CacheLinePad // what follows changes with every record, and what is above seldom
+	_ observe.CacheLinePad // what follows changes with every record, and what is above seldom
 
 	mu       sync.Mutex      // guards the fields below, but for maker, which needs no lock
 	queue    []pendingRecord // what waits, the oldest first
@@ -58,7 +56,7 @@ type backlog struct {
 	drained  chan struct{}   // closed when the latest drainBacklog has returned; nil: it never ran
 	flush    chan struct{}   // holds one element when the records should be made at once; nil: drainBacklog never ran
 
-	_ cpu.CacheLinePad // another processor may add records while drainBacklog makes some
+	_ observe.CacheLinePad // another processor may add records while drainBacklog makes some
 
 	maker recordMaker // what drainBacklog makes the records with; nobody else uses it, so it needs no lock
 }
