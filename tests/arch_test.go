@@ -56,7 +56,7 @@ var owners = map[string][]string{
 	"go.opentelemetry.io/proto/otlp/collector/trace/v1":                {"tests"},
 	"google.golang.org/protobuf/proto":                                 {"tests"},
 	"go.opentelemetry.io/otel/trace":                                   {"internal/spans"},
-	"golang.org/x/sys/cpu":                                             {"internal/metrics", "internal/observe", "internal/trace"},
+	"golang.org/x/sys/cpu":                                             {"internal/observe"},
 	"golang.org/x/sys/unix":                                            {"cmd/mcp-bridge", "internal/listen", "internal/sockstate", "stdio", "supervisor", "tests/bench"},
 	"golang.org/x/sys/windows":                                         {"supervisor"},
 }
