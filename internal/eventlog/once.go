@@ -35,7 +35,8 @@ type toldCauses struct {
 	causesByServer map[string][]*warningCause // by the name of the server: its latest maxCauses reasons
 }
 
-// warningCause is a reason for warnings.
+// warningCause is a reason for which a warning about a server was written. Within onceInterval of that, further warnings
+// about the server for the same reason become lines of the level debug, and are counted.
 type warningCause struct {
 	text       string    // the reason in words, as causeOf returns it
 	toldAt     time.Time // when a warning was written of it last

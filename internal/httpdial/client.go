@@ -62,7 +62,9 @@ func NewGuardedClient(o GuardedClientOptions) (*http.Client, error) {
 	return &http.Client{Transport: g}, nil
 }
 
-// A reachGuard is the RoundTripper of a client of NewGuardedClient.
+// A reachGuard is the RoundTripper of a client of NewGuardedClient. It refuses addresses that are nearer to us than
+// ConfiguredURL, unless AllowPrivate is set. It always refuses http:// on the internet, and what is reach.NeverAllowed
+// (checkAgainst).
 type reachGuard struct {
 	configuredURL   *url.URL                              // GuardedClientOptions.ConfiguredURL
 	allowPrivate    bool                                  // addresses of any reach but NeverAllowed may be reached
@@ -154,7 +156,7 @@ func (g *reachGuard) dialHTTPS(ctx context.Context, network, address string) (ne
 	return g.dialChecked(ctx, network, address, false)
 }
 
-// dialHTTP connects to the address of an http URL if it may be reached.
+// dialHTTP connects to the address of an http URL if it may be reached (checkAgainst): never to one on the internet.
 func (g *reachGuard) dialHTTP(ctx context.Context, network, address string) (net.Conn, error) {
 	return g.dialChecked(ctx, network, address, true)
 }

@@ -276,8 +276,8 @@ func isCertificateAlert(err error) bool {
 	return errors.As(err, &op) && op.Op == "remote error" && strings.Contains(err.Error(), "certificate")
 }
 
-// publicNetErrText returns what err says, unless there is a URL in it, of a proxy
-// perhaps: then it may quote credentials.
+// publicNetErrText returns what err says. If there is "://" or "@" in that, it may be the URL of a
+// proxy, with credentials: then the text says only that the details are not shown.
 func publicNetErrText(err error) string {
 	if text := err.Error(); !strings.Contains(text, "://") && !strings.Contains(text, "@") {
 		return text

@@ -30,7 +30,7 @@ type Tokens struct {
 	all []token // the hashes of the tokens, each with who bears it
 }
 
-// token is the hash of a token, which itself is not kept, and who bears it.
+// token is one of the Tokens, with which a request may use the API: its hash (its text is not kept), who bears it, and what they may do.
 type token struct {
 	hash [sha256.Size]byte // the SHA-256 of the token
 	caller

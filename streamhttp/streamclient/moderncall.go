@@ -171,9 +171,11 @@ func (c *modernConn) post(call *modernCall, m jsonrpc.Message, header http.Heade
 	return answer, rest, fault
 }
 
-// readModernRefusal handles a status that is no success. With 400 and 404 a
-// JSON-RPC error is the answer (ME9); with others only if it has the id of the
-// request, and never where credentials are what is missing.
+// readModernRefusal reads a reply whose status is no success. With 400 and 404 it returns a
+// JSON-RPC error in it as the answer (ME9). Otherwise it returns a Fault. The Fault has the
+// JSON-RPC error as ServerError if that has the id of the request, but not with 401 and 403,
+// where credentials are what is missing. A refusal that is no modern server's
+// (isForeignRefusal) is reported besides.
 func (c *modernConn) readModernRefusal(call *modernCall, resp *http.Response, id jsonrpc.ID) (jsonrpc.Message, *httpdial.Fault) {
 	fault := c.target.Peer.RefusalFault(resp)
 	own := fault.ServerError

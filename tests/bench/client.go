@@ -103,12 +103,12 @@ const (
 )
 
 // peer is one session over Streamable HTTP, or a client of the era without
-// sessions, or of the bare HTTP server. Several goroutines may use copies of it.
+// sessions, or of the bare HTTP server. Several goroutines may use it, each a clone of its own.
 type peer struct {
 	url     string      // where the POSTs go
 	session string      // the session id; "": none is sent
 	form    messageForm // how its requests are spelled
-	buf     []byte      // memory for the replies
+	buf     []byte      // what call reads replies into; nil: there was no call yet
 }
 
 // clone returns a peer for the same session and another goroutine.

@@ -91,7 +91,7 @@ type Asker[C any] struct {
 	mayAsk        bool          // input requests are possible during the call
 	inputRequests int           // how many input requests there have been during the call
 	waitTimer     *timers.Timer // ends the wait for the turn; nil: the call does not wait
-	isRecorded    bool          // history has recorded how many input requests the call has caused
+	isRecorded    bool          // End has entered inputRequests in the history of the tool; it does so once for each call
 }
 
 // IsWaiting reports whether the call waits for its turn.
