@@ -239,13 +239,13 @@ func (c *socketConn) peerHungUp() func() error {
 	}
 }
 
-// Send implements bridge.Conn: it sends a message to the server. Its errors have no addresses.
+// Send implements bridge.Conn: it sends a message to the peer. Its errors have no addresses.
 func (c *socketConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	c.peerWatch.noteSending()
 	return networkError(c.Conn.Send(ctx, m))
 }
 
-// TrySend implements bridge.Conn, as Conn.TrySend does; the peer's acknowledgement is watched for.
+// TrySend implements bridge.Conn, as Conn.TrySend does; peerWatch then looks whether the peer acknowledges the message.
 func (c *socketConn) TrySend(m jsonrpc.Message) bool {
 	if c.out.tryWrite == nil {
 		return false

@@ -137,7 +137,7 @@ type Refused struct {
 }
 
 // Exchange is an HTTP exchange that has ended, of a client with the bridge (Downstream) or of the
-// bridge with a server (Upstream). It is told only while somebody watches messages. URL and headers
+// bridge with a server (Upstream). It is told only while somebody watches exchanges. URL and headers
 // hold credentials: a Watcher must take them out before it shows or keeps them. The Event is a pointer, because the struct is
 // large.
 type Exchange struct {

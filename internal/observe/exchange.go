@@ -7,7 +7,7 @@ import (
 )
 
 // ServeHTTP lets h answer a request, and tells the Watchers of the exchange when it has ended, if
-// somebody watches messages.
+// somebody watches exchanges.
 func (o *Observer) ServeHTTP(h http.Handler, w http.ResponseWriter, r *http.Request) {
 	if o.WantsExchanges() {
 		o.serveHTTP(h, w, r)
