@@ -17,7 +17,7 @@ type toClientSink struct {
 	// entered: the message in outgoing is in the ledger, and the client has not taken it yet. The server's Conn offers
 	// it again.
 	entered     bool
-	originalKey jsonrpc.Key     // the Key of the message in outgoing as the server has sent it
+	originalKey jsonrpc.Key     // the Key that the message in outgoing had as it came from the server: tells isEntered whether it is offered again
 	outgoing    jsonrpc.Message // the message that the client is to take, as it is to get it; zero: there is none
 }
 

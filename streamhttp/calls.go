@@ -17,7 +17,7 @@ type call struct {
 	progressToken   jsonrpc.ID // the progress token of the request; zero: it has none
 	isTaskAugmented bool       // the call is to run as a task: its progress token outlives the response (J13)
 	resultTaskID    string     // the task that a tasks/result is about, as raw JSON; "": it is another method
-	seq             uint64     // the call's number in its session; 1 is initialize
+	seq             uint64     // the call's number in its session: 1 is initialize, and the newest call has the highest (likeliestCall)
 	stream          *stream    // the stream of its POST, on which it is answered
 }
 

@@ -65,7 +65,7 @@ func orBackground(ctx context.Context) context.Context {
 // validity is the context that says that a token, or a name, is still valid.
 type validity struct {
 	ctx    context.Context    // done when the token, or the last token of the name, was removed
-	cancel context.CancelFunc // ends ctx, because the token or the name is not valid any more
+	cancel context.CancelFunc // ends ctx, because the token, or the last token of the name, was removed (endInvalid)
 }
 
 // newValidity returns the validity of what is valid now.

@@ -320,8 +320,8 @@ func (t *translatedConn) isBacklogFull() bool {
 	return t.toServer.unsentBatches() >= maxUnsentBatches
 }
 
-// Close implements bridge.Conn: it closes the server's Conn, once, waits for what Wrap has started, and returns the
-// error of closing.
+// Close implements bridge.Conn: it closes the server's Conn, once, waits for the goroutine that writes to the server
+// (runWriter), and returns the error of closing.
 func (t *translatedConn) Close(reason error) error {
 	t.closeOnce.Do(func() {
 		t.mu.Lock()

@@ -20,7 +20,7 @@ const pendingInterval = time.Second
 
 const (
 	maxWaitingRequests = 10_000   // how many requests without an answer a liveView keeps at most
-	maxWaitingBytes    = 16 << 20 // how long the lines of requests that a liveView keeps may be together, in bytes
+	maxWaitingBytes    = 16 << 20 // how many bytes the lines that a liveView keeps of requests without an answer, to print them later, may have together
 )
 
 // liveView is what Viewer.Live knows of a bridge that runs: the requests that wait for an answer.
@@ -28,7 +28,7 @@ type liveView struct {
 	print        func(v *View, line []byte) error                 // prints a record, with its line in the trace, if it is wanted
 	waiting      map[callDirection]map[jsonrpc.ID]*waitingRequest // the requests without an answer, by where they passed, and by id
 	waitingCount int                                              // how many requests are in waiting
-	keepLines    bool                                             // the lines of requests that wait are kept if printPending wants them later, because records are printed as they stand in the trace
+	keepLines    bool                                             // with printPending, the lines of the requests in waiting are kept: records are printed as they stand in the trace
 	waitingBytes int                                              // how long the kept lines are together
 	printPending bool                                             // a request is printed not when it comes, but once it has waited for pendingInterval
 	reprintLate  bool                                             // a request is printed again once it has waited for lateThreshold

@@ -14,7 +14,7 @@ import (
 type Credential struct {
 	*credentialBase
 	redirect       redirectTarget      // where browsers come back to
-	provers        *proverCache        // has the Provers for tokens that are bound to a key
+	provers        *proverCache        // has the Prover for tokens that are bound to a key (DPoP)
 	record         *serverRecord       // stores what is known of the server
 	registrar      *registrar          // gets client ids
 	metadataFinder *metadataFinder     // finds the authorization server

@@ -25,7 +25,7 @@ const (
 type renewer struct {
 	*credentialBase
 	tokens    *tokenCache   // has the current credential
-	provers   *proverCache  // has the Provers for tokens that are bound to a key
+	provers   *proverCache  // has the Prover for tokens that are bound to a key (DPoP)
 	record    *serverRecord // has the stored metadata
 	registrar *registrar    // has the client's secret or key
 

@@ -46,7 +46,7 @@ func (h *credentialSnapshot) hasSameToken(o *credentialSnapshot) bool {
 // A tokenCache has the credential as this process has read it last, and the token that the server refused last. It may be used concurrently.
 type tokenCache struct {
 	*credentialBase
-	provers *proverCache // has the Provers for tokens that are bound to a key
+	provers *proverCache // has the Prover for tokens that are bound to a key (DPoP)
 
 	current           atomic.Pointer[credentialSnapshot] // what was read last; nil: nothing is known to be stored
 	foundStoreEmptyAt atomic.Int64                       // when the store was last found empty, in Unix nanoseconds; 0: it was not, or has a credential by now

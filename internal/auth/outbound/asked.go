@@ -60,7 +60,7 @@ const (
 	methodElicit         = "elicitation/create"                 // asks a legacy client to show an address
 	methodCancelled      = "notifications/cancelled"            // says that a request is given up
 	methodProgress       = "notifications/progress"             // tells of the progress of a request
-	methodElicitComplete = "notifications/elicitation/complete" // tells a legacy client that the person has done what the address was for
+	methodElicitComplete = "notifications/elicitation/complete" // tells a legacy client that the address that the person has agreed to open is settled: the sign-in is done, or goes on at another address
 	inputRequestKey      = "sign-in"                            // the key of our question in inputRequests and inputResponses
 	maxEndedCalls        = 16                                   // how many calls that are over are kept for a retry or a late answer
 )

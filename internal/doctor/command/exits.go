@@ -15,7 +15,7 @@ type knownCause struct {
 	advice    string             // what the user can do; may have a %s for the first group of pattern
 }
 
-// knownCauses are what recogniseCause knows: the first one that matches counts.
+// knownCauses are what recogniseCause looks for in the stderr of a program that has ended: the first one that matches counts.
 var knownCauses = []knownCause{
 	{lazyregexp.New(`(?i)\bNo module named '?([\w.]+)`), "the Python module %s is missing", "Install it into the Python that runs the server, or run the server with uvx or its virtual environment's python."},
 	{lazyregexp.New(`Cannot find (?:module|package) '([^']+)'`), "the module %s is missing", "Run \"npm install\" where the server is, build it, or check the path of the script."},
