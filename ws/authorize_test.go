@@ -1,13 +1,17 @@
 package ws
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/access"
@@ -167,4 +171,29 @@ func TestExpiredWithoutRoom(t *testing.T) {
 		t.Errorf("heard %s", both)
 	}
 	c.wantClose(1008)
+}
+
+// When the token of a connection is revoked, the client is told so (1008), also where the bridge closes the Conn as soon as
+// Receive has ended. The log has no warning of it.
+func TestRevoked(t *testing.T) {
+	for range 20 {
+		token, revoke := context.WithCancelCause(t.Context())
+		s := &site{answer: func(ctx context.Context, c bridge.Conn) error {
+			_, err := bridgetest.Recv(ctx, c)
+			_ = c.Close(err)
+			return err
+		}}
+		var log bytes.Buffer
+		s.start(t, HandlerOptions{Guard: access.Policy{Authenticator: noCalls{token}}, Logger: hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Warn})})
+		c := s.dialRaw(t, nil)
+		revoke(errors.New("revoked"))
+		if reason := c.wantClose(1008); reason != errTokenGone.Error() {
+			t.Fatalf("the connection ends with %q", reason)
+		}
+		c.conn.Close()
+		s.h.Close()
+		if log.Len() > 0 {
+			t.Fatalf("the log has %s", &log)
+		}
+	}
 }

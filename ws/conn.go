@@ -261,10 +261,14 @@ func (c *conn) writeInlineIfFewCalls(m jsonrpc.Message) bool {
 
 // close is called by the conn's owner. It has what was sent delivered, ends the conversation with this status and text
 // in the close frame, unless it has ended already, and returns when all goroutines have ended.
-func (c *conn) close(code websocket.StatusCode, reason string) {
+func (c *conn) close(code websocket.StatusCode, reason string) { c.closeWith(errClosed, code, reason) }
+
+// closeWith is close with another error than errClosed for Receive and Send. It may be called beside the owner. The close frame is decided
+// on before Receive ends: whoever learns of that may call close, too.
+func (c *conn) closeWith(err error, code websocket.StatusCode, reason string) {
 	c.end.close()
-	c.in.Abort(errClosed)
-	c.finish(errClosed, code, reason, true)
+	c.finish(err, code, reason, true)
+	c.in.Abort(err)
 	c.wg.Wait()
 	c.idleTimer.Stop()
 	c.in.freeHeld()

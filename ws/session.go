@@ -76,6 +76,9 @@ func (u refusingSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	return err
 }
 
+// errTokenGone is the error of Receive and Send of a session whose token was revoked.
+var errTokenGone = errors.New("there is no token any more for who has opened the session")
+
 // endWithToken ends the session when the token that it was opened with is not valid any more. If the token
 // was revoked, the session ends at once. If the token has expired, the session ends when calls in progress
 // have been answered, and requests that come meanwhile are refused. stop must be called; it also ends s.ctx.
@@ -88,7 +91,7 @@ func (s *session) endWithToken(token context.Context) (stop func()) {
 			cancel(access.ErrExpired)
 			return
 		}
-		s.close(websocket.StatusPolicyViolation, "there is no token any more for who has opened the session")
+		s.closeWith(errTokenGone, websocket.StatusPolicyViolation, errTokenGone.Error())
 	})
 	return func() {
 		unused()
