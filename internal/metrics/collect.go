@@ -93,10 +93,10 @@ func (c *messageCollector) Collect(all chan<- prometheus.Metric) {
 
 // collectMessages collects how many messages of a server there were, and how large, for each hop, direction and kind that there was.
 func (c *messageCollector) collectMessages(s *serverMetrics, all chan<- prometheus.Metric) {
-	for kind := range s.messages {
-		for hop := range s.messages[kind] {
-			for dir := range s.messages[kind][hop] {
-				count := &s.messages[kind][hop][dir]
+	for hop := range s.messages {
+		for dir := range s.messages[hop] {
+			for kind := range s.messages[hop][dir] {
+				count := &s.messages[hop][dir][kind]
 				n := count.messages.Load()
 				if n == 0 {
 					continue

@@ -15,11 +15,11 @@ import (
 // messageCount counts the messages of one server, hop, direction and kind, and the bytes of them.
 type messageCount struct{ messages, bytes atomic.Uint64 }
 
-// histogram counts durations by how long they were. The sum stands beside the buckets for short durations, which are most.
+// histogram counts durations by how long they were.
 type histogram struct {
-	seconds atomic.Uint64                 // the sum of all durations in seconds, as math.Float64bits
-	counts  [boundCount + 1]atomic.Uint64 // how many durations each bucket has that the buckets before it do not have
 	bounds  *[boundCount]time.Duration    // the upper bounds of all buckets but the last one, which has none, in order
+	counts  [boundCount + 1]atomic.Uint64 // how many durations each bucket has that the buckets before it do not have
+	seconds atomic.Uint64                 // the sum of all durations in seconds, as math.Float64bits
 }
 
 // boundCount is how many bounds a histogram has.

@@ -42,7 +42,7 @@ func TestHistogram(t *testing.T) {
 // Every kind of message has its place.
 func TestMessageKinds(t *testing.T) {
 	var s serverMetrics
-	for kind := range s.messages {
+	for kind := range s.messages[0][0] {
 		if name := kindName(jsonrpc.Kind(kind)); (name == otherLabel) != (kind == 0) {
 			t.Errorf("kind %d is %s", kind, name)
 		}

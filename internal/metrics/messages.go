@@ -11,7 +11,8 @@ import (
 
 // serverMetrics are the numbers that messages of one server change.
 type serverMetrics struct {
-	server string // the name of the server
+	server   string                           // the name of the server
+	messages [2][2][messageKinds]messageCount // its messages, by hop, direction and kind
 
 	lastCalls [2]atomic.Pointer[cachedCalls] // by hop: the histogram that was used last, since most calls are like the one before; nil: there was none
 
@@ -19,10 +20,6 @@ type serverMetrics struct {
 
 	mu    sync.Mutex                  // guards calls
 	calls map[operationKey]*histogram // how long calls took, by their labels
-
-	_ observe.CacheLinePad // what follows changes with every message, and what is above seldom
-
-	messages [messageKinds][2][2]messageCount // its messages, by kind, hop and direction: so the counts that one call changes stand side by side
 }
 
 // messageKinds is how many kinds of messages there are: that is one more than the largest jsonrpc.Kind.
@@ -44,7 +41,7 @@ type cachedCalls struct {
 func (m *Metrics) Message(p *observe.Passed) {
 	kind := p.Message.Kind()
 	s := m.forServer(p.Session.Server)
-	c := &s.messages[kind][p.Hop-1][p.Dir-1]
+	c := &s.messages[p.Hop-1][p.Dir-1][kind]
 	c.messages.Add(1)
 	c.bytes.Add(uint64(p.Message.Size()))
 	if p.HasCause {

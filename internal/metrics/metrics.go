@@ -70,19 +70,11 @@ type Metrics struct {
 	inProgress map[string]int  // by the name of a server of which there were events: how many sessions, streams and processes it has now
 	serverVecs []serverDeleter // the counters and gauges with the label "server"; set by New
 
-	messageNumbers // the numbers that messages change
-}
-
-// messageNumbers are the numbers that messages change, those of each server apart.
-type messageNumbers struct {
 	mu        sync.Mutex                                // held while perServer is replaced
 	perServer atomic.Pointer[map[string]*serverMetrics] // what messages count, by the name of the server; the map is never changed, but replaced
 
 	lastServer atomic.Pointer[serverMetrics] // those of the server of the last message: most often the next one is of the same server; nil: there was none
-
-	_ observe.CacheLinePad // what follows changes with every message, and what is above seldom
-
-	overhead [2]histogram // by direction: how long messages were inside the bridge
+	overhead   [2]histogram                  // by direction: how long messages were inside the bridge
 }
 
 // callBounds are the buckets for what takes long: requests, sessions, processes. They are what the OpenTelemetry

@@ -1,11 +1,8 @@
 package observe
 
 import (
-	"encoding/binary"
 	"hash/maphash"
 	"iter"
-	"math/bits"
-	"math/rand/v2"
 
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -14,7 +11,7 @@ import (
 // much memory, which another processor has often changed meanwhile: with one, to observe a call costs a third more (BenchmarkCall of
 // package metrics). The zero value is empty. The caller locks it.
 type callTable struct {
-	chains []*Call // the first request of each chain, by the first bits of Call.hash; the others are linked by Call.next. The length is a power of two
+	chains []*Call // the first request of each chain, by the last bits of Call.hash; the others are linked by Call.next. The length is a power of two
 	count  int     // how many requests there are
 }
 
@@ -24,26 +21,11 @@ const (
 	maxEmptyChains = 256
 )
 
-// hashSeed and hashFactor are chosen anew by each process, so that nobody can send ids that share a chain.
-var (
-	hashSeed   = maphash.MakeSeed()
-	hashFactor = rand.Uint64() | 1 // it is odd, so that no two short ids have the same hash
-)
+// hashSeed is chosen anew by each process, so that nobody can send ids that share a chain.
+var hashSeed = maphash.MakeSeed()
 
-// maxShortID is how many bytes an id may have for hashOf to make a number of all of it.
-const maxShortID = 8
-
-// hashOf returns the hash of an id. Short ids of the same length have the same hash only if they are equal, so that find need not fetch
-// their texts.
-func hashOf(id jsonrpc.ID) uint64 {
-	text := id.String()
-	if len(text) > maxShortID {
-		return maphash.String(hashSeed, text)
-	}
-	var bytes [maxShortID]byte
-	copy(bytes[:], text)
-	return binary.LittleEndian.Uint64(bytes[:]) * hashFactor
-}
+// hashOf returns the hash of an id.
+func hashOf(id jsonrpc.ID) uint64 { return maphash.String(hashSeed, id.String()) }
 
 // get returns the request with this id; nil: there is none.
 func (t *callTable) get(id jsonrpc.ID) *Call {
@@ -55,9 +37,8 @@ func (t *callTable) get(id jsonrpc.ID) *Call {
 
 // find is get for an id with this hash, in a table that has chains.
 func (t *callTable) find(id jsonrpc.ID, hash uint64) *Call {
-	size := len(id.String())
 	for call := *t.chain(hash); call != nil; call = call.next {
-		if call.hash == hash && len(call.ID.String()) == size && (size <= maxShortID || call.ID == id) {
+		if call.hash == hash && call.ID == id {
 			return call
 		}
 	}
@@ -65,9 +46,7 @@ func (t *callTable) find(id jsonrpc.ID, hash uint64) *Call {
 }
 
 // chain returns where the chain begins that has the requests with this hash.
-func (t *callTable) chain(hash uint64) **Call {
-	return &t.chains[hash>>(bits.LeadingZeros64(uint64(len(t.chains)))+1)]
-}
+func (t *callTable) chain(hash uint64) **Call { return &t.chains[hash&uint64(len(t.chains)-1)] }
 
 // add adds a request, and removes the one that had its id, which it returns; nil: there was none.
 func (t *callTable) add(call *Call) (old *Call) {

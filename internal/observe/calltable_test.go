@@ -1,7 +1,6 @@
 package observe
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -13,15 +12,9 @@ func TestCallTable(t *testing.T) {
 	var table callTable
 	want := map[jsonrpc.ID]*Call{}
 	random := rand.New(rand.NewPCG(1, 2))
-	idOf := func(n int64) jsonrpc.ID { // short ids, and longer ones of which hashOf makes no number
-		if n%3 == 0 {
-			return jsonrpc.StringID(fmt.Sprint("request ", n))
-		}
-		return jsonrpc.IntID(n)
-	}
 	for phase := range 6 {
 		for range 4000 {
-			call := &Call{ID: idOf(random.Int64N(1000))}
+			call := &Call{ID: jsonrpc.IntID(random.Int64N(1000))}
 			switch old := want[call.ID]; {
 			case phase%2 == 0 || old == nil && random.IntN(8) == 0:
 				if got := table.add(call); got != old {
@@ -40,8 +33,8 @@ func TestCallTable(t *testing.T) {
 		if table.count != len(want) {
 			t.Fatalf("%d requests, want %d", table.count, len(want))
 		}
-		for n := range int64(1000) {
-			if id := idOf(n); table.get(id) != want[id] {
+		for id := range int64(1000) {
+			if id := jsonrpc.IntID(id); table.get(id) != want[id] {
 				t.Fatalf("%s: %p, want %p", id, table.get(id), want[id])
 			}
 		}

@@ -2,10 +2,11 @@ package observe
 
 import (
 	"context"
+	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -42,8 +43,6 @@ type conn struct {
 	streams streamer       // says on which stream a message passes; nil: there is one stream, or it is not known
 	unsent  unsentRequests // the requests that the Conn has not taken at once
 	untaken *arrival       // the message that the last Receive has left, and the next one brings again; nil: there is none
-
-	missedStreams atomic.Bool // messages have passed while nobody wanted to know their streams: of some requests Call.stream is not known
 }
 
 // arrival is a received message that Watchers were told of, and that the Sink has not taken yet.
@@ -65,11 +64,8 @@ func (c *conn) outDirection() Direction { return ToServer + ToClient - c.inDirec
 // mustObserve reports whether m, which goes in direction dir, must be looked at: because somebody is to be told of it, or
 // because it may answer or cancel a request that somebody was told of (which counts though nobody watches any more). Where
 // there is a Sampler, each request must be, and notifications while a request waits that the Sampler wants.
-// Until it is known who the client is, mustObserve itself looks for that in m. It also sets missedStreams.
+// Until it is known who the client is, mustObserve itself looks for that in m.
 func (c *conn) mustObserve(m *jsonrpc.Message, dir Direction) bool {
-	if c.streams != nil && !c.missedStreams.Load() && !c.session.o.WantsExchanges() {
-		c.missedStreams.Store(true)
-	}
 	if c.hop == Downstream && !c.session.clientKnown.Load() {
 		c.session.noteClient(m, dir)
 	}
@@ -77,7 +73,7 @@ func (c *conn) mustObserve(m *jsonrpc.Message, dir Direction) bool {
 	if o.messageWatchers.Load() != nil {
 		return true
 	}
-	waits := c.session.nonEmptyOpen.Load() > 0
+	waits := c.session.openRequests.Load() > 0
 	switch kind := m.Kind(); {
 	case o.sampler.Load() == nil:
 		return waits && mayEndRequest(m)
@@ -265,10 +261,7 @@ func (c *conn) received(m *jsonrpc.Message) *jsonrpc.Mark {
 	source.at, source.told = now(), true
 	p := passedPool.Get().(*Passed)
 	p.at, p.Session, p.Hop, p.Dir, p.Message, p.Source, p.Call, p.conn = source.at, s, c.hop, c.inDirection(), *m, source, source.call, c
-	if source.call != nil {
-		p.Stream = c.stream(p)
-		source.call.stream = p.Stream
-	}
+	p.Stream = c.stream(p)
 	s.attachCall(p)
 	// Only now, because attachCall may have told of the request that m answers, and a Watcher has numbered that if it had no number.
 	p.Seq = s.o.nextMessageSeq()
@@ -281,9 +274,8 @@ func (c *conn) received(m *jsonrpc.Message) *jsonrpc.Mark {
 	return mark
 }
 
-// stream returns on which stream a message passes: a request that was received, or what is sent. To ask the transport takes its lock, so
-// that is done only while somebody wants to know. For a response it is done only if missedStreams is set: tellSent knows the stream of
-// its request otherwise.
+// stream returns on which stream a message passes. To ask the transport takes its lock, so that is done only while somebody
+// wants to know.
 func (c *conn) stream(p *Passed) string {
 	if c.streams == nil || !c.session.o.WantsExchanges() {
 		return ""
@@ -302,14 +294,12 @@ func (c *conn) beginSend(m *jsonrpc.Message) *Passed {
 	if source != nil && source.told {
 		p.HasCause, p.CauseSeq, p.TimeInBridge, p.Origin = true, source.mark.Seq, p.at.sub(source.at), source.call
 	}
-	if m.Kind() != jsonrpc.Response || c.missedStreams.Load() {
-		p.Stream = c.stream(p)
-	}
+	p.Stream = c.stream(p)
 	if m.Kind() == jsonrpc.Request {
 		p.Call = c.unsent.takeCall(m)
 		s.attachCall(p)
 		s.o.rewriteForSampler(p)
-		p.Call.untoldRequest.Store(p) // needs no lock: no tellWatchers goes on that tells of another one
+		p.Call.setUntold(p)
 	}
 	return p
 }
@@ -322,20 +312,19 @@ func (s *Session) tellSent(p *Passed) {
 		}
 		return
 	}
-	if s.attachCall(p); p.Call != nil && p.Message.Kind() == jsonrpc.Response && p.Call.stream != "" {
-		p.Stream = p.Call.stream
-	}
+	s.attachCall(p)
 	s.o.tellMessage(p)
 	if p.cancels() {
 		s.markCancelled(p)
 	}
 }
 
-// tellNobody has tellWatchers tell nobody of the request, which was not sent. It returns when no tellWatchers tells of it any more.
-func (c *Call) tellNobody() {
+// setUntold has tellWatchers tell of p, the request that is about to be sent; nil: of
+// nothing. It waits for a tellWatchers that has begun.
+func (c *Call) setUntold(p *Passed) {
 	c.tellMu.Lock()
 	defer c.tellMu.Unlock()
-	c.untoldRequest.Store(nil)
+	c.untoldRequest.Store(p)
 }
 
 // tellWatchers tells the Watchers of a request that is sent, unless that was done, and returns when they were told. Its sender
@@ -379,7 +368,7 @@ func (s *Session) withdraw(p *Passed) bool {
 	if p.Call == nil || p.Message.Kind() != jsonrpc.Request {
 		return false
 	}
-	p.Call.tellNobody()
+	p.Call.setUntold(nil)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.removeOpenCall(s.openCallsAt(p.Hop, p.Dir), p.Call)
@@ -529,10 +518,9 @@ func (s *Session) takeAnswered(hop Hop, dir Direction, id jsonrpc.ID) *Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.openCallsAt(hop, dir)
-	before := b.byID.count
 	call := b.takeByID(id)
 	if call != nil {
-		s.noteOpenCount(b, before)
+		s.openRequests.Add(-1)
 	} else {
 		call = b.takeCancelled(id)
 	}
@@ -569,27 +557,43 @@ func (s *Session) addOpenCall(p *Passed) *Call {
 	if b.byID.count >= maxOpenCalls && b.byID.get(p.Call.ID) == nil {
 		return p.Call
 	}
-	before := b.byID.count
 	old := b.add(p.Call)
-	if s.noteOpenCount(b, before); old != nil && old.cameUnwatched { // it is the same request, which has come to this end only now
+	if old == nil {
+		s.openRequests.Add(1)
+	} else if old.cameUnwatched { // it is the same request, which has come to this end only now
 		return nil
 	}
 	return old
 }
 
-// noteOpenCount keeps nonEmptyOpen right where the number of requests in b, one of openCalls, was before and may be another now. mu is held.
-func (s *Session) noteOpenCount(b *openCalls, before int) {
-	switch {
-	case before == 0 && b.byID.count > 0:
-		s.nonEmptyOpen.Add(1)
-	case before > 0 && b.byID.count == 0:
-		s.nonEmptyOpen.Add(-1)
+// removeOpenCall takes a request out of b, if it is there. It is called with mu held.
+func (s *Session) removeOpenCall(b *openCalls, call *Call) {
+	if b.remove(call) {
+		s.openRequests.Add(-1)
 	}
 }
 
-// removeOpenCall takes a request out of b, if it is there. It is called with mu held.
-func (s *Session) removeOpenCall(b *openCalls, call *Call) {
-	before := b.byID.count
-	b.remove(call)
-	s.noteOpenCount(b, before)
+// subjectOf returns what a request is about: the name of a tool or prompt, or the URI of a resource; "": none of these.
+func (o *Observer) subjectOf(m *jsonrpc.Message) (name string) {
+	switch m.Method() {
+	case "tools/call", "prompts/get":
+		name = o.shortText(o.internedNames.intern(m.Lookup("params", "name")))
+	case "resources/read", "resources/subscribe", "resources/unsubscribe":
+		name = o.shortURI(m.Lookup("params", "uri"))
+	}
+	return name
+}
+
+// shortURI returns the beginning of a URI without secrets. The last part is left out if it is cut through: half a secret,
+// or a user and password without their @, would not be found later.
+func (o *Observer) shortURI(value []byte) string {
+	uri, _ := jsonrpc.Text(value)
+	uri = o.redact(uri)
+	begin := printable.Clip(uri, maxExcerpt)
+	if len(begin) < len(uri) {
+		if i := strings.LastIndexAny(begin, "/?#&"); i >= 0 {
+			return begin[:i+1]
+		}
+	}
+	return begin
 }

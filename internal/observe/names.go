@@ -2,10 +2,8 @@ package observe
 
 import (
 	"bytes"
-	"strings"
 	"sync/atomic"
 
-	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -30,29 +28,4 @@ func (n *internedNames) intern(value []byte) string {
 	text, _ := jsonrpc.Text(value)
 	at.Store(&text)
 	return text
-}
-
-// subjectOf returns what a request is about: the name of a tool or prompt, or the URI of a resource; "": none of these.
-func (o *Observer) subjectOf(m *jsonrpc.Message) (name string) {
-	switch m.Method() {
-	case "tools/call", "prompts/get":
-		name = o.shortText(o.internedNames.intern(m.Lookup("params", "name")))
-	case "resources/read", "resources/subscribe", "resources/unsubscribe":
-		name = o.shortURI(m.Lookup("params", "uri"))
-	}
-	return name
-}
-
-// shortURI returns the beginning of a URI without secrets. The last part is left out if it is cut through: half a secret,
-// or a user and password without their @, would not be found later.
-func (o *Observer) shortURI(value []byte) string {
-	uri, _ := jsonrpc.Text(value)
-	uri = o.redact(uri)
-	begin := printable.Clip(uri, maxExcerpt)
-	if len(begin) < len(uri) {
-		if i := strings.LastIndexAny(begin, "/?#&"); i >= 0 {
-			return begin[:i+1]
-		}
-	}
-	return begin
 }

@@ -69,26 +69,27 @@ func (p *Passed) At() time.Time { return p.at.Time() }
 
 // Call is a request as it passed one end of the bridge.
 type Call struct {
-	// The fields up to the next blank line are what the search for a Call and its response need. They stand first, side by side, because
-	// the processor that brings the response has to fetch what another one has written.
-	hash           uint64                 // the hash of ID; see callTable
-	next           *Call                  // in the same chain of a callTable; nil: this is the last one
-	ID             jsonrpc.ID             // the request's id, at this end
-	began          moment                 // when it passed
-	untoldRequest  atomic.Pointer[Passed] // of a request that is being sent: what Watchers are still to be told; nil: nothing
-	ended          atomic.Bool            // it was answered, or Watchers were told that it will not be
-	cancelled      atomic.Bool            // by who has sent it
-	lostBeforeTold atomic.Bool            // its Conn was closed before Watchers were told
-	cameUnwatched  bool                   // it came while nobody was told: only its method, its id and when it came are known
-	Dir            Direction              // where the request goes
+	ID     jsonrpc.ID // the request's id, at this end
+	Method string     // the method of the request
+	Name   string     // the name of the tool or prompt, or the URI of the resource: its first 512 bytes; "": none, or no Watcher needed names when it passed
+	Dir    Direction  // where the request goes
 
-	Method string // the method of the request
-	Name   string // the name of the tool or prompt, or the URI of the resource: its first 512 bytes; "": none, or no Watcher needed names when it passed
-	Size   int    // the size of the request, in bytes
+	cameUnwatched  bool        // it came while nobody was told: only its method, its id and when it came are known
+	lostBeforeTold atomic.Bool // its Conn was closed before Watchers were told
 
-	conn   *conn      // the conn that it has passed; nil: it came unwatched
-	stream string     // Passed.Stream of a request that was received; "": there is none, or nobody wanted to know when it came
-	tellMu sync.Mutex // held while Watchers are told of the request
+	Size int // the size of the request, in bytes
+
+	began moment // when it passed
+	conn  *conn  // the conn that it has passed; nil: it came unwatched
+
+	ended     atomic.Bool // it was answered, or Watchers were told that it will not be
+	cancelled atomic.Bool // it was cancelled by who has sent it
+
+	tellMu        sync.Mutex             // held while Watchers are told of the request
+	untoldRequest atomic.Pointer[Passed] // of a request that is being sent: what Watchers are still to be told; nil: nothing
+
+	hash uint64 // the hash of ID; see callTable
+	next *Call  // the next request in the same chain of a callTable; nil: this is the last one
 
 	watcherValues // what Watchers have begun with the request and end with the response
 }

@@ -45,7 +45,7 @@ type Session struct {
 	_ CacheLinePad // what follows changes with every message, and what is above seldom
 
 	mu           sync.Mutex            // guards openCalls, client, initializeID, opened and finished
-	nonEmptyOpen atomic.Int64          // how many of openCalls have a request
+	openRequests atomic.Int64          // how many requests openCalls have
 	calls        atomic.Uint64         // how many requests the client has made
 	openCalls    [2][2]openCalls       // by Hop and Direction: requests that wait for an answer
 	unsampled    sessionUnsampledCalls // the requests that nobody was told of, because the Sampler does not want them

@@ -68,9 +68,8 @@ func (s *Session) addUnwatchedCall(w *WaitingCall) (since time.Time, told bool) 
 		if hop == Upstream && s.ServerTransport() == "" || b.byID.count >= maxOpenCalls || b.byID.get(w.ID) != nil {
 			continue
 		}
-		before := b.byID.count
 		b.add(&Call{ID: w.ID, Method: w.Method, Dir: w.Dir, began: momentOf(w.Since), cameUnwatched: true})
-		s.noteOpenCount(b, before)
+		s.openRequests.Add(1)
 		s.unsampledCallsAt(hop, w.Dir).subtract() // if it was counted there
 	}
 	return w.Since, false

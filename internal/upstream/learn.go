@@ -72,31 +72,17 @@ func (c *connector) handleInitialized(m jsonrpc.Message) {
 	}
 }
 
-// watchModernServer returns the Conn of a modern server with a look at its messages: it learns the tools, forgets them when they have changed,
-// and notices that the server's era has changed (ED9). It takes stderr out of the error of Receive (withoutStderr).
+// watchModernServer returns the Conn of a modern server with a look at its messages: it learns the tools, forgets them when they have
+// changed, and notices that the server's era has changed (ED9). It takes stderr out of the error of Receive (withoutStderr).
 func (c *connector) watchModernServer(conn bridge.Conn) bridge.Conn {
 	w := c.newResponseWatcher(true)
-	return bridge.Intercept(conn, bridge.Hooks{
-		Sending: w.noteSent,
-		Receive: func(m *jsonrpc.Message) (reply *jsonrpc.Message) {
-			c.forgetChangedTools(m)
-			w.checkReceived(m)
-			return nil
-		},
-		Ended: withoutStderr,
-	})
+	return bridge.Intercept(conn, bridge.Hooks{Sending: w.noteSent, Receive: w.handleReceived, Ended: withoutStderr})
 }
 
 // watchTranslated returns the Conn of a legacy server, as it speaks through translation, with a look at its answers: it learns the tools.
 func (c *connector) watchTranslated(conn bridge.Conn) bridge.Conn {
 	w := c.newResponseWatcher(false)
-	return bridge.Intercept(conn, bridge.Hooks{
-		Sending: w.noteSent,
-		Receive: func(m *jsonrpc.Message) (reply *jsonrpc.Message) {
-			w.checkReceived(m)
-			return nil
-		},
-	})
+	return bridge.Intercept(conn, bridge.Hooks{Sending: w.noteSent, Receive: w.handleReceived})
 }
 
 // newResponseWatcher returns a responseWatcher that knows of no request.
@@ -165,11 +151,15 @@ func (l *responseWatcher) takeQuestion(id jsonrpc.ID) (asked question) {
 	return asked
 }
 
-// checkReceived looks at a message of the server: it learns the tools in the answer to a tools/list, puts the versions that clients may
-// speak into the answer to server/discover, and calls endIfChanged if an error says that a modern server is none any more.
-func (l *responseWatcher) checkReceived(m *jsonrpc.Message) {
+// handleReceived is bridge.Hooks.Receive: it learns the tools in the answer to a tools/list, puts the versions that clients may speak into
+// the answer to server/discover, and calls endIfChanged if an error says that a modern server is none any more. It forgets the tools of a
+// modern server that have changed; watchLegacyServer does so for a legacy one.
+func (l *responseWatcher) handleReceived(m *jsonrpc.Message) (reply *jsonrpc.Message) {
+	if l.modern {
+		l.forgetChangedTools(m)
+	}
 	if m.Kind() != jsonrpc.Response {
-		return
+		return nil
 	}
 	switch asked := l.takeQuestion(m.ID()); asked.method {
 	case "tools/list":
@@ -183,6 +173,7 @@ func (l *responseWatcher) checkReceived(m *jsonrpc.Message) {
 	if m.IsError() && l.modern && probe.RefusesModern(*m) {
 		l.endIfChanged()
 	}
+	return nil
 }
 
 // withServedVersions returns the answer m to server/discover with the versions that clients may speak to the
