@@ -12,8 +12,10 @@ import (
 //
 // Each method appends the messages to send to out, which is the caller's and empty
 // at the call. The caller sends the messages of one direction in order. A Filter
-// answers each request of the client once: with what the server answers, or in
-// ServerEnded, or there says that the server has not got it (Out.Unsent).
+// answers each request of the client once: with what the server answers, with an error
+// of its own, or in ServerEnded. It does not answer a request that the client has
+// cancelled, nor, in ServerEnded, one that the server has not got (Out.Unsent) or a
+// subscriptions/listen of a modern client (ST9).
 type Filter interface {
 	// Start is called once, before all other methods.
 	Start(now time.Time, out *Out)
@@ -31,13 +33,14 @@ type Filter interface {
 	// Tick does what is due by now.
 	Tick(now time.Time, out *Out)
 
-	// ServerEnded is called once, when the server has ended with err. unwritten are
-	// the ids of the requests to the server that it cannot have got. It answers the
-	// requests that the server has not answered. No method is called afterwards.
+	// ServerEnded is called once, when the server has ended with err. It answers the
+	// requests that the server has not answered (the exceptions are named above).
+	// unwritten are the ids of the requests to the server that it cannot have got.
+	// No method is called afterwards.
 	ServerEnded(now time.Time, err error, unwritten []jsonrpc.ID, out *Out)
 }
 
-// Out holds the messages that a Filter wants sent, and those that it drops.
+// Out holds the messages that a Filter wants sent, those that it drops, and the requests that another server may get.
 type Out struct {
 	ToClient, ToServer []jsonrpc.Message // what to send to the client and to the server, in order
 	Dropped            []Dropped         // messages that are sent to nobody

@@ -26,8 +26,8 @@ func (PassingFilter) Due() time.Time { return time.Time{} }
 // Tick implements era.Filter; it does nothing.
 func (PassingFilter) Tick(time.Time, *era.Out) {}
 
-// ServerEnded implements era.Filter; it does nothing.
-func (PassingFilter) ServerEnded(time.Time, error, []jsonrpc.ID, *era.Out) {}
+// ServerEnded implements era.Filter; it does nothing: requests that the server has not answered get no answer.
+func (PassingFilter) ServerEnded(_ time.Time, _ error, unwritten []jsonrpc.ID, _ *era.Out) {}
 
 // KeepingFilter is a PassingFilter that keeps the client's messages, and says at the end of the server which of them the
 // server has not got (era.Out.Unsent). The zero value works. Its methods are called one at a time.

@@ -6,9 +6,10 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// clientCapabilities is what the client can do, as it has said in initialize.
+// clientCapabilities is what the client can do: what it has declared in initialize, made modern
+// (projectCapabilities). What is removed there is not in raw, and false below.
 type clientCapabilities struct {
-	raw             []byte // all capabilities, as modern clientCapabilities
+	raw             []byte // all capabilities, as a modern client declares them
 	roots           bool   // the client has roots/list
 	sampling        bool   // the client has sampling/createMessage
 	samplingTools   bool   // the client has sampling/createMessage with tools

@@ -81,8 +81,9 @@ func (s *resultTranslator) translate(c *call, m jsonrpc.Message) jsonrpc.Message
 	return m.Plain().WithID(c.id).WithFirst(preamble).WithRelated(c.id)
 }
 
-// withServerInfo returns the raw _meta of a result with serverInfo, and without the related task,
-// of which the client does not know. nil: nothing is left.
+// withServerInfo returns meta, the raw _meta of a server's result, with the serverInfo of initialize, and
+// without the related task, of which the client does not know. A meta that is no object, or nil, counts as
+// empty. nil: nothing is left.
 func (s *resultTranslator) withServerInfo(meta []byte) []byte {
 	if !shape.IsObject(meta) {
 		return s.meta
