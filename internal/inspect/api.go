@@ -28,7 +28,7 @@ type Server struct {
 	LastError     string  `json:"lastError,omitempty"`   // what was wrong last; "": nothing since the server has answered
 	Sessions      int     `json:"sessions"`              // how many sessions clients have with it
 	Calls         int     `json:"calls"`                 // how many calls of clients are in progress
-	OldestCallAge float64 `json:"oldest,omitempty"`      // for how many seconds the oldest call in progress has waited; 0: there is none
+	OldestCallAge float64 `json:"oldest,omitempty"`      // for how many seconds the oldest call in progress has waited; 0: there is none, or it has not waited for a second
 }
 
 // Options say what is shown. All but Addresses, Restart and Logger are needed.

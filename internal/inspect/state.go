@@ -58,7 +58,7 @@ type session struct {
 	Revision  string    `json:"revision,omitempty"`  // which revision of the protocol the client speaks; "": not known yet
 	Client    string    `json:"client,omitempty"`    // what the client calls itself; "": not known
 	Version   string    `json:"version,omitempty"`   // the version that the client says it has; "": not known
-	Principal string    `json:"principal,omitempty"` // the user that the client's token names; "": nobody
+	Principal string    `json:"principal,omitempty"` // who the client is, as its token or certificate says; "": nobody was authenticated
 	Remote    string    `json:"remote,omitempty"`    // where the client comes from; "": not known
 	PID       int       `json:"pid,omitempty"`       // the latest process that works, or has worked, for the session; 0: none
 	Began     time.Time `json:"began"`               // when the session was opened

@@ -40,7 +40,7 @@ type Server struct {
 	Name          string        // the name of the server
 	Ready         bool          // it runs, or nothing is known to prevent its start
 	CallsInFlight int           // how many requests of clients wait for an answer
-	OldestCallAge time.Duration // the age of the oldest of these; 0: there is none
+	OldestCallAge time.Duration // the age of the oldest of these, in whole seconds; 0: there is none, or it has not waited for a second
 }
 
 // Metrics is an observe.Watcher that counts.

@@ -23,7 +23,7 @@ type State struct {
 	Running           int    `json:"running"`                // how many processes there are, or connections to a remote server
 	FailedStarts      int    `json:"failedStarts,omitempty"` // how many starts have failed in a row
 	Calls             int    `json:"calls"`                  // how many calls of clients wait for their answers. Server.State leaves it 0: who has the PendingCalls sets it
-	OldestCallSeconds int    `json:"oldestCallSeconds"`      // for how many seconds the call has waited that waits longest; 0: none waits; set like Calls
+	OldestCallSeconds int    `json:"oldestCallSeconds"`      // for how many whole seconds the call has waited that waits longest; 0: none waits, or not for a second; set like Calls
 	LastError         string `json:"lastError,omitempty"`    // what was wrong last, in words that are fit for everybody; "": nothing since the server has answered
 }
 
