@@ -230,7 +230,7 @@ func findChanges(at *path, want, got any, yield func(change) bool) bool {
 	return yield(change{at.elements(), want, got, true, true})
 }
 
-// memberChanges does what findChanges does for two objects.
+// memberChanges is the part of findChanges for two objects: it compares their members by key, in the order of the keys.
 func memberChanges(at *path, want, got map[string]any, yield func(change) bool) bool {
 	keys := slices.Collect(maps.Keys(want))
 	for key := range got {
@@ -255,8 +255,9 @@ func memberChanges(at *path, want, got map[string]any, yield func(change) bool) 
 	return true
 }
 
-// elementChanges does what findChanges does for two arrays. It compares elements with the same index. If the lengths differ, it
-// leaves out equal elements at both ends, so that one element that is new or gone is told as such.
+// elementChanges is the part of findChanges for two arrays: it compares elements with the same index. If the lengths differ, it
+// leaves out equal elements at both ends, so that one element that is new or gone is told as such; deeper than maxAligned it
+// does not.
 func elementChanges(at *path, want, got []any, yield func(change) bool) bool {
 	head, tail := 0, 0
 	if len(want) != len(got) && at.depth() <= maxAligned {

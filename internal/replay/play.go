@@ -226,8 +226,8 @@ func (p *player) pause(ctx context.Context, until time.Time) error {
 	}
 }
 
-// expectMessage returns two functions for i, a recorded message of the server: hasArrived reports whether one for it has come
-// or was given up, and giveUp gives it up. Both are called with mu held.
+// expectMessage returns two functions for i, a recorded message of the server: hasArrived reports whether one for it has come,
+// was given up, or cannot come, since its request was not sent; giveUp gives it up. Both are called with mu held.
 func (p *player) expectMessage(i *recordedMessage) (hasArrived func() bool, giveUp func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -252,9 +252,10 @@ func (p *player) expectMessage(i *recordedMessage) (hasArrived func() bool, give
 // made up.
 const maxBelievedDuration = 24 * time.Hour
 
-// await waits until all of arrivedChecks are true: for recordedWait, which is how long that took in the recording, and Wait
-// more. Then it calls those of giveUps, which has one for each check, whose checks are false. serverEnded: nothing more will
-// come. The error is that of ctx.
+// await waits until all of arrivedChecks are true or the server has ended, and meanwhile sends pendingReplies. It waits for
+// recordedWait, which is how long that took in the recording, and Wait more. If this time passes, await gives up what has not
+// come: giveUps has a function for each check, and those whose checks are false are called. serverEnded: nothing more will come,
+// and nothing was given up. The error is that of ctx.
 func (p *player) await(ctx context.Context, arrivedChecks []func() bool, giveUps []func(), recordedWait time.Duration) (serverEnded bool, err error) {
 	t := time.NewTimer(min(max(recordedWait, 0), maxBelievedDuration) + p.Wait)
 	defer t.Stop()
@@ -313,8 +314,7 @@ func (p *player) wake() {
 	}
 }
 
-// send sends a recorded message of the client. It leaves out a message about a request that in this run has not come, or was
-// not sent.
+// send sends a recorded message of the client, unless withNewIDs says that it is to be left out.
 func (p *player) send(ctx context.Context, i *recordedMessage) error {
 	m, ok := p.withNewIDs(i)
 	if !ok {
@@ -330,7 +330,8 @@ func (p *player) send(ctx context.Context, i *recordedMessage) error {
 }
 
 // withNewIDs returns a recorded message of the client with the ids, tokens and opaque texts of this run, and keeps a request as
-// a call; false: the message is about a request that in this run has not come, or was not sent.
+// a call. false: the message has to be left out. It is about a request of the server that in this run has not come, or has no
+// progress token; or it cancels a request that was not sent, or was answered already.
 func (p *player) withNewIDs(i *recordedMessage) (m jsonrpc.Message, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

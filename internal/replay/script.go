@@ -29,9 +29,10 @@ func (s *script) waits() bool {
 	return slices.ContainsFunc(s.steps, func(t step) bool { return t.await != nil })
 }
 
-// splitScripts makes scripts of a recording, one for each request and notification of the client: each message of the server
-// belongs to one. Progress, answers and what a subscription brings name theirs. Other messages belong to the newest call in
-// progress; if there is none, to the last message of the client, or the last one answered.
+// splitScripts makes scripts of a recording, one for each request and notification of the client, except progress and
+// cancellations. Each message of the server belongs to one, unless the client has said nothing before. Progress, answers and
+// what a subscription brings name theirs. Other messages belong to the newest call in progress; if there is none, to the last
+// message of the client, or the last one answered.
 func splitScripts(rec *Recording) (all []*script) {
 	var openCalls []*script // calls in progress
 	var last *script
@@ -136,8 +137,8 @@ func (r *scriptRun) play(ctx context.Context) error {
 	return r.conn.Send(r.ctx, jsonrpc.NewError(r.trigger.ID(), jsonrpc.CodeInternalError, "the recording ends before the answer", nil))
 }
 
-// withNewIDs returns a recorded message of the server with the ids and tokens of this run; false: it is progress, and the
-// client has given no token.
+// withNewIDs returns a recorded message of the server with the ids and tokens of this run. false: it has to be left out, since
+// it is progress and has no token, or the client has given none.
 func (r *scriptRun) withNewIDs(i *recordedMessage) (jsonrpc.Message, bool) {
 	m := i.m
 	switch m.Kind() {
