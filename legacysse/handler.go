@@ -79,7 +79,7 @@ func (o HandlerOptions) withDefaults() HandlerOptions {
 const finalWriteTimeout = 5 * time.Second
 
 // Deadlines are how long a client may take to send the body of a request, and to take the
-// end of the reply (LI32). The zero value has the defaults, 30 seconds for each. Its
+// end of the reply (LI32). 0 means 30 seconds, negative means no limit. The
 // method Handler(next http.Handler) http.Handler returns the handler to give to an
 // http.Server. The timeouts of http.Server itself would also end event streams.
 type Deadlines = httpserve.Deadlines

@@ -143,7 +143,7 @@ const initializeCommitAfter = 10 * time.Second
 const tidyInterval = 15 * time.Second
 
 // Deadlines are how long a client may take to send the body of a request, and to take the
-// end of the reply (LI32). The zero value has the defaults, 30 seconds for each. Its
+// end of the reply (LI32). 0 means 30 seconds, negative means no limit. The
 // method Handler(next http.Handler) http.Handler returns the handler to give to an
 // http.Server. The timeouts of http.Server itself would also end event streams.
 type Deadlines = httpserve.Deadlines

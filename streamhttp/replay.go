@@ -13,9 +13,9 @@ import (
 // loses its own only when all streams are such (isSpared); by age it loses them in any case.
 // The session's lock guards it.
 type replayStore struct {
-	maxBytes    int           // how many bytes of events are kept
-	maxCount    int           // how many events are kept
-	maxEventAge time.Duration // how long an event is kept
+	maxBytes    int           // how many bytes of events are kept at most; 0: none
+	maxCount    int           // how many events are kept at most; 0: none
+	maxEventAge time.Duration // how long an event is kept at most
 	bytes       int           // how many bytes all events that are kept have
 	ageOrder    []*stream     // one entry for each event kept, its stream, oldest first
 }
@@ -125,7 +125,8 @@ func (rp *replayStore) evictOldest() {
 
 // retention is all that a session keeps for a client that may come back: the streams that
 // can be resumed, with what was written to them (replayStore) and what waits on them because
-// nobody reads them (parked). The session's lock guards it.
+// nobody reads them (parked). maxBytes and maxCount bound each of the two by itself, maxEventAge both. The
+// session's lock guards it.
 type retention struct {
 	replayStore
 	streams map[uint64]*stream // the streams that can be resumed, by their key

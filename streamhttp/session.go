@@ -47,7 +47,7 @@ type session struct {
 	endReason       string           // why the session has ended, in words
 	router                           // which stream a message of the server travels on
 	deferred        deferredMessages // messages of the server without a stream
-	retained        retention        // what is kept for a client that comes back
+	retained        retention        // the streams that the client can resume, with what was written to them and what waits on them
 	commits         commitTimer      // when the replies to POSTs become SSE streams
 	activity        activity         // how the session is in use
 	lastStreamKey   uint64           // the key of the stream that was made last

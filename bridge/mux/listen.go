@@ -47,7 +47,8 @@ func (s *server) relistenLater(call *call) {
 	signal(s.delayedAdded)
 }
 
-// delayedListen is a subscription that is to be sent again to the same server.
+// delayedListen is a subscription that was open before and is to be sent again later: to the server that has lost it
+// (relistenLater), or to a new one (serverState.noListenDialBefore).
 type delayedListen struct {
 	call   *call     // the call of the subscription
 	sendAt time.Time // when the subscription is to be sent

@@ -78,7 +78,7 @@ type Options struct {
 	// way (IsOrderly), is no failure: a call starts the next at once, and only open subscriptions wait. 0 means
 	// DefaultBackoff.
 	Backoff time.Duration
-	// MaxBackoff is the longest time to the next attempt. 0 means DefaultMaxBackoff.
+	// MaxBackoff is the longest time to the next attempt. 0 means DefaultMaxBackoff, or Backoff if that is longer.
 	MaxBackoff time.Duration
 
 	// Dropped is told of each message that reached nobody, and why. The reason never holds content. Dropped may be

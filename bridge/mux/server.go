@@ -52,7 +52,7 @@ type server struct {
 	ownWritten chan struct{} // closed when ownMessages are written; nil: awaitCancellations does not wait. Under mux.mu
 
 	delayedAdded   chan struct{}   // holds one element when something was put into delayedListens
-	delayedListens []delayedListen // subscriptions that are to be sent to it again; under mux.mu
+	delayedListens []delayedListen // subscriptions that are to be sent to it later; under mux.mu
 
 	answered bool // it has answered a request with a result; under mux.mu
 

@@ -100,7 +100,8 @@ func (call *call) isDone() bool {
 
 // exchange posts the message, and for a request reads the reply until the request is
 // answered. It returns nil if the server has taken the message and answered the request,
-// if nobody waits for the answer any more, or if the Conn has ended.
+// if nobody waits for the answer any more, if the Conn has ended, or if the session was
+// renewed meanwhile and the new one does not want the message.
 func (c *conn) exchange(call *call) *httpdial.Fault {
 	session := call.session
 	resent, repeats := false, 0
@@ -291,9 +292,15 @@ func (c *conn) noAnswerFault(status int) *httpdial.Fault {
 		Text: fmt.Sprintf("%s answered %s, but without a response to the request", c.target.Peer, httpdial.StatusText(status))}
 }
 
-// readRefusal returns the fault for a reply whose status is no success: the body may hold a JSON-RPC
-// error, and 404 may mean that the session is gone (LE5, LE6). A nil session means that the reply
-// cannot be about a session.
+// readRefusal returns the fault for a reply whose status is no success, with the JSON-RPC error that the
+// body may hold. It sets SessionLost if the reply says that session is gone (LE5, LE6):
+//   - for a session with an id 404, unless the body says that there is no such method, and 400 with an
+//     error that says so (saysSessionDead);
+//   - 400 with an error that only a modern server sends, if there is a ConfirmUpgrade (ED9);
+//   - if a renewal may find out that it is no Streamable HTTP server any more (ReportWrongTransport, and
+//     not NoRenew), 405, and the same 404 for a session without an id.
+//
+// A nil session means that the reply cannot be about a session.
 func (c *conn) readRefusal(session *session, resp *http.Response) *httpdial.Fault {
 	fault := c.target.Peer.RefusalFault(resp)
 	if session == nil {
