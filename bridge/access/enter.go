@@ -19,11 +19,12 @@ import (
 //   - Authentication (A2, A5, A7) by Policy.Authenticator, or, if there is none, by
 //     Policy.Tokens. If there are none either, a certificate of the TLS client, which the
 //     listener has verified, says who the client is.
+//   - X-Forwarded-Prefix of a trusted proxy: a malformed one is refused (Prefix).
 //
-// The caller goes on with the returned request, which is r with its Principal. With a
-// Refusal the returned request is r. Enter writes no reply for a Refusal. It sets the
-// headers that belong to the reply on w: the CORS headers, so that a page can read the
-// reply, and WWW-Authenticate for status 401; an Authenticator may set others.
+// The caller goes on with the returned request, which is r with its Principal, if it has
+// one. With a Refusal the returned request is r. Enter writes no reply for a Refusal. It
+// sets the headers that belong to the reply on w: the CORS headers, so that a page can
+// read the reply, and WWW-Authenticate for status 401; an Authenticator may set others.
 //
 // Without Tokens and certificates, Enter does not allocate for a request without Origin.
 func (p *Policy) Enter(w http.ResponseWriter, r *http.Request) (*http.Request, *Refusal) {

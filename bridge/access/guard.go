@@ -189,8 +189,8 @@ func (p *Policy) isInAllowHosts(host string) bool {
 	return false
 }
 
-// allowsOrigin reports whether pages of the origin s may send r: it is a loopback origin, the
-// address of r itself (isOwnOrigin), or one of AllowOrigins.
+// allowsOrigin reports whether pages of the origin s may send r: it is a loopback origin, one of
+// AllowOrigins, or the unspecified address if r was sent to that (isOwnOrigin).
 func (p *Policy) allowsOrigin(r *http.Request, s string) bool {
 	o, ok := parseOrigin(s)
 	if !ok { // "null" has no scheme, so it is refused here

@@ -67,10 +67,11 @@ func (c Challenge) String() string {
 	return b.String()
 }
 
-// A ChallengeError says where the WWW-Authenticate lines of an answer break the syntax of RFC 9110, 11.
+// A ChallengeError says where the WWW-Authenticate lines of an answer break the syntax of RFC 9110, 11, or have more than
+// ParseChallenges reads.
 type ChallengeError struct {
 	LineNumber int    // which of the header lines is wrong; the first one is 1
-	Offset     int    // how many bytes of the line stand before what is wrong
+	Offset     int    // how many bytes of the line stand before what is wrong; 0 also where the whole line or a challenge is
 	Problem    string // what is wrong there
 }
 
@@ -84,7 +85,8 @@ func (e *ChallengeError) Error() string {
 // challenges. A value without quotes may have any visible character except a comma and a quote:
 // servers write URLs so. It returns those challenges that can be read, and of what cannot be read
 // the first *ChallengeError: the rest of that line is left out, and so is a challenge that has a
-// parameter twice, because readers could choose different ones.
+// parameter twice, because readers could choose different ones. Nothing is read beyond
+// maxChallengeBytes and maxChallenges.
 func ParseChallenges(lines []string) ([]Challenge, error) {
 	var all []Challenge
 	var first error
@@ -140,8 +142,8 @@ func (s *challengeScanner) syntaxError(what string) *ChallengeError {
 	return &ChallengeError{LineNumber: s.lineNumber, Offset: s.pos, Problem: what}
 }
 
-// peek returns the next byte, and does not read it; 0 at the end. A NUL in the text is no character of any
-// rule here.
+// peek returns the next byte, and does not read it; 0 at the end. A NUL in the text looks like the end, but
+// no caller looks for a NUL.
 func (s *challengeScanner) peek() byte {
 	if s.pos < len(s.text) {
 		return s.text[s.pos]

@@ -18,7 +18,7 @@ func (k ErrorKind) Error() string { return string(k) }
 const (
 	// ErrInput: the caller gave something that cannot be used.
 	ErrInput ErrorKind = "not usable"
-	// ErrUnsafe: others may read or write what is stored. Nothing was read.
+	// ErrUnsafe: others may read or write what is stored, or a file is a symbolic link. Nothing was read.
 	ErrUnsafe ErrorKind = "not safe for secrets"
 	// ErrBroken: a file could not be understood. It was renamed (Error.MovedTo), unless that is "".
 	ErrBroken ErrorKind = "broken file"
@@ -35,7 +35,7 @@ const (
 	ErrFull ErrorKind = "no room on the disk"
 	// ErrReadOnly: the store may not be written. What was stored before is still there.
 	ErrReadOnly ErrorKind = "may not be written"
-	// ErrIO: the system reported another error.
+	// ErrIO: the system reported another error, or does not allow reading.
 	ErrIO ErrorKind = "input or output error"
 	// ErrRateLimit: there were too many token requests within a minute. It stays so until
 	// [LockedCredential.ForgetTokenRequests].
@@ -122,8 +122,8 @@ func newSystemError(path string, err error) *Error {
 	return &Error{Kind: kind, Path: path, Err: err}
 }
 
-// newReadError returns an Error for an error of the system in reading path, with the Kind that fits. That
-// reading is not allowed is ErrIO.
+// newReadError returns an Error for an error of the system in reading path, with the Kind that fits: that of
+// newSystemError, but ErrIO where reading is not allowed, since ErrReadOnly is about writing.
 func newReadError(path string, err error) *Error {
 	e := newSystemError(path, err)
 	if e.Kind == ErrReadOnly {

@@ -14,7 +14,7 @@ import (
 type LoginAnnouncement struct {
 	Server      string    `json:"server,omitempty"`   // URL of the MCP server, for people
 	Profile     string    `json:"profile,omitempty"`  // Identity.Profile, for people
-	PID         int       `json:"pid"`                // the id of the process that signs in
+	PID         int       `json:"pid"`                // the id of the process that signs in; 0: nothing was announced yet (PendingLogin)
 	SignInURL   string    `json:"url,omitempty"`      // the page that the person opens
 	UserCode    string    `json:"userCode,omitempty"` // what the person types there; "": nothing
 	RedirectURI string    `json:"redirect,omitempty"` // where the browser comes back to; "": nowhere, the person has a code

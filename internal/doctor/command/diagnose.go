@@ -29,7 +29,8 @@ type Options struct {
 	// Arguments are the arguments of the call of ToolToCall, a JSON object; empty: {}.
 	Arguments []byte
 
-	// AllowSlow allows a minute for the first answer, and an hour for the whole.
+	// AllowSlow allows a minute for the first answer, and an hour for the whole. Also a server that starts slowly is asked all
+	// questions then.
 	AllowSlow bool
 
 	// MaxMessageSize is how long a line may be to count as a message, in bytes; 0 means no limit.
@@ -46,7 +47,7 @@ type Options struct {
 
 const (
 	investigateSilenceAfter   = 3 * time.Second  // without a first answer for so long, further processes are asked, too
-	totalTimeout              = 16 * time.Second // how long all questions may take together; the end of a process that will not end is not counted
+	totalTimeout              = 16 * time.Second // how long all questions may take together without AllowSlow; the end of a process that will not end is not counted
 	defaultFirstAnswerTimeout = 8 * time.Second  // the default of Options.FirstAnswerTimeout
 	slowFirstAnswerTimeout    = time.Minute      // the default of Options.FirstAnswerTimeout with AllowSlow
 	defaultSlowStartThreshold = 4 * time.Second  // the default of Options.SlowStartThreshold

@@ -13,10 +13,12 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
 )
 
-// quickStartThreshold is how long a start may take for all older revisions to be asked for; after a longer one, only two are.
+// quickStartThreshold is how long a start may take for all older revisions to be asked for; after a longer one, only the oldest and
+// nonexistentRevision are, unless the options allow slow checks (AllowSlow).
 const quickStartThreshold = time.Second
 
-// nonexistentRevision is a revision that there will never be: no server should agree to it.
+// nonexistentRevision is a revision that there will never be. checkRevision asks for it in initialize: a server should answer with a
+// revision that it knows.
 const nonexistentRevision = "2099-01-01"
 
 // initializeFailure is how a server fails at initialize.
@@ -72,7 +74,8 @@ func (d *diagnosis) addRefusedInitialize(first reply) {
 type separateCheck func(ctx context.Context, wait time.Duration) []doctor.Finding
 
 // checkSeparately asks further processes what would disturb the first one, and adds C5, C8 and C12. start is how long after its
-// start the first process has answered.
+// start the first process has answered: without AllowSlow, fewer revisions are asked for after a slow start (quickStartThreshold), and
+// none after a very slow one (SlowStartThreshold).
 func (d *diagnosis) checkSeparately(ctx context.Context, start time.Duration) {
 	d.checkSlowStart(ctx, start)
 	all := []separateCheck{d.checkSafeEnvironment, d.checkDiscover}
@@ -125,7 +128,7 @@ func (d *diagnosis) runSeparateChecks(ctx context.Context, all []separateCheck, 
 	return findings
 }
 
-// checkRevision is a separateCheck: it asks a process for another revision than the newest one (C8).
+// checkRevision is a separateCheck: it sends initialize to a process, with another revision than the newest one (C8).
 func (d *diagnosis) checkRevision(ctx context.Context, revision string, wait time.Duration) []doctor.Finding {
 	if d.timeLeft() <= 0 {
 		return nil
@@ -286,7 +289,7 @@ func (d *diagnosis) setRevisionFact() {
 }
 
 // checkSlowStart adds C5 if start, the time from the start of the first process to its first answer, was long. It starts the
-// server a second time to compare.
+// server a second time to compare, if there is time.
 func (d *diagnosis) checkSlowStart(ctx context.Context, start time.Duration) {
 	if start < d.options.SlowStartThreshold {
 		return

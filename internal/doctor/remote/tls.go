@@ -18,7 +18,7 @@ import (
 )
 
 // handshake makes a TLS connection over conn, without a request, and adds H2 or H3 for what is wrong with it; false: clients
-// could not use it.
+// could not use it. The server's certificates are not checked if options.TLS says so (InsecureSkipVerify).
 func (p connection) handshake(ctx context.Context, conn net.Conn) (*tls.ConnectionState, bool) {
 	c := p.options.TLS.Clone()
 	if c == nil {
@@ -153,7 +153,8 @@ func (p connection) checkCertificateChain(ctx context.Context, chain []*x509.Cer
 // formatTime returns a time in UTC, to the minute: "2026-01-02 15:04 UTC".
 func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 MST") }
 
-// subjectOf returns the common name of a certificate in quotes; if it has none, its first DNS name.
+// subjectOf returns the common name of a certificate in quotes; if it has none, its first DNS name without quotes. If it
+// has neither, it is an empty name in quotes.
 func subjectOf(c *x509.Certificate) string {
 	if c.Subject.CommonName == "" && len(c.DNSNames) > 0 {
 		return c.DNSNames[0]
@@ -166,7 +167,8 @@ func isSelfSigned(c *x509.Certificate) bool {
 	return string(c.RawIssuer) == string(c.RawSubject)
 }
 
-// joinNames returns the names and addresses that a certificate is for, five at most, as a text.
+// joinNames returns the names and addresses that a certificate is for as a text: the first five, and "..." for more. Where
+// there are none, the text is "no host at all".
 func joinNames(names []string, ips []net.IP) string {
 	all := append([]string(nil), names...)
 	for _, ip := range ips {
