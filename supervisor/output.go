@@ -62,7 +62,8 @@ func (o *childOutput) Read(b []byte) (int, error) {
 	return 0, o.endErr
 }
 
-// SetReadDeadline sets the time at which a Read that waits gives up, as that of an os.File does; zero: never.
+// SetReadDeadline sets the time at which a Read that waits gives up, as that of an os.File does; zero: none. After the process has
+// exited, a Read waits for outputGrace at most, whatever is set, and then returns io.EOF.
 func (o *childOutput) SetReadDeadline(t time.Time) error {
 	o.deadlineMu.Lock()
 	defer o.deadlineMu.Unlock()

@@ -104,7 +104,7 @@ type Hub struct {
 
 	applyMu        sync.Mutex          // held while the servers are exchanged: by Apply, by Restart and at the beginning of Close
 	closingServers sync.WaitGroup      // waits for servers that are being closed
-	lineRefuser    *stdio.SocketServer // refuses clients with messages in lines, where there are many servers or tokens are wanted
+	lineRefuser    *stdio.SocketServer // refuses clients that send lines over a socket, where there are many servers or clients must authenticate
 
 	hasLineListener atomic.Bool // ServeLines has given a listener to the server, which cannot pass it on to a new one
 
@@ -361,7 +361,8 @@ func (h *Hub) description(name string) string {
 }
 
 // ServeLines serves clients that send messages in lines on l's connections, until l is closed. With many servers, a line does not say
-// which one is meant, and where tokens are wanted, it has no place for one: in these cases each request is answered with an error.
+// which one is meant, and where clients must authenticate, it has no place for a token: in these cases each request is answered with an
+// error.
 func (h *Hub) ServeLines(l net.Listener) error {
 	if list := h.serversInOrder(); h.opts.SingleServer && !h.opts.Guard.Authenticates() && len(list) == 1 {
 		h.hasLineListener.Store(true)

@@ -6,8 +6,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 )
 
-// refusingHandler returns the Handler for clients that cannot be served in lines, as tokens are wanted or there are many servers: each of
-// their requests is answered with the reason.
+// refusingHandler returns the Handler for clients that send lines over a socket (ServeLines) and cannot be served, because clients must
+// authenticate or there are many servers: each of their requests is answered with an error that gives the reason.
 func refusingHandler(o Options) bridge.Handler {
 	why := noServerDialer("this socket leads to many servers, and a message does not say which one is meant: use HTTP over it, at /servers/NAME/mcp")
 	if o.Guard.Authenticates() {

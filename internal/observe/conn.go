@@ -437,16 +437,17 @@ func (s *Session) tellUnanswered(hop Hop, call *Call) {
 	}
 }
 
-// UnansweredCount returns how many requests of a direction wait for their answers, of those that
-// Watchers were told of, or that the Sampler does not want. One that was cancelled does not.
+// UnansweredCount returns how many requests of a direction wait for their answers: those that Watchers were told of, and those
+// that are only counted because the Sampler does not want them (unsampledCalls). One that was cancelled does not wait.
 func (s *Session) UnansweredCount(hop Hop, dir Direction) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.openCallsAt(hop, dir).byID.count + s.unsampledCallsAt(hop, dir).waitingCount()
 }
 
-// WaitsForOne reports whether exactly one of the requests that UnansweredCount counts waits. It is false also where that is not
-// sure: one that the Sampler does not want was cancelled, and it is not known whether it was answered before.
+// WaitsForOne reports whether exactly one request of a direction is open. It counts as UnansweredCount does, but a request that
+// the Sampler does not want also after it was cancelled, since it is not known whether it was answered before: beside such a
+// request WaitsForOne is false, and for such a request alone it is true.
 func (s *Session) WaitsForOne(hop Hop, dir Direction) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
