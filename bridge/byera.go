@@ -119,7 +119,8 @@ func (h *eraClientConn) run() error {
 }
 
 // finishHandler is called when the Handler has returned: the half takes nothing more, and a
-// request that the Handler has seen and not taken is refused.
+// request that the Handler has seen and not taken is refused. It is not inlined into run, because a goroutine that waits
+// there should need little stack: there are as many as there are sessions.
 //
 //go:noinline
 func (h *eraClientConn) finishHandler() {
@@ -222,7 +223,8 @@ func (h *eraClientConn) Receive(ctx context.Context, sink Sink) error {
 	return h.receiveOwn(ctx, sink)
 }
 
-// receiveOwn does the work of Receive once there are both halves: it takes from the half's Inbox.
+// receiveOwn does the work of Receive once there are both halves: it takes from the half's Inbox. It is not inlined into
+// Receive, because a goroutine that waits there should need little stack, and most clients use one half.
 //
 //go:noinline
 func (h *eraClientConn) receiveOwn(ctx context.Context, sink Sink) error {

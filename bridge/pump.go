@@ -215,7 +215,7 @@ func (p *pump) begin(parent context.Context) (end func()) {
 
 // finishAfterServerEnd is called when the server's Receive has returned serverErr, because the server has ended or the
 // conversation is over. It answers what the server owes, waits for the client's direction, and returns what Pump
-// returns.
+// returns. It is not inlined into run, whose goroutine should need little stack.
 //
 //go:noinline
 func (p *pump) finishAfterServerEnd(toClient *toClientSink, serverErr error) error {

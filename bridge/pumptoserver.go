@@ -77,7 +77,8 @@ func (p *pump) copyFromClient(graceCtx context.Context) error {
 }
 
 // finishReceive is called when the client's Receive has returned err. It deals with a request that the server has not
-// taken, and returns why nothing more comes from the client.
+// taken, and returns why nothing more comes from the client. It is not inlined into copyFromClient, because a goroutine
+// that waits there should need little stack: there are as many as there are sessions.
 //
 //go:noinline
 func (s *toServerSink) finishReceive(err error) error {

@@ -33,7 +33,8 @@ func Serve(d Dialer, opts PumpOptions) Handler {
 }
 
 // closeBoth closes client, with err as the reason, and then server, after a Pump between them has returned err. It
-// returns err with the errors of closing.
+// returns err with the errors of closing. It is not inlined into the Handler of Serve, because a goroutine that waits there
+// should need little stack: there are as many as there are sessions.
 //
 //go:noinline
 func closeBoth(client, server Conn, err error) error {

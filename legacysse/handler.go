@@ -198,7 +198,8 @@ func (h *Handler) serve(slot *admission.Slot, s *session, tokenCtx context.Conte
 }
 
 // endSession ends a session whose bridge.Handler has returned err, and waits for the end of
-// its event stream, finalWriteTimeout at most.
+// its event stream, finalWriteTimeout at most. It is not inlined into serve, because a
+// goroutine that waits there should need little stack: there are as many as there are sessions.
 //
 //go:noinline
 func (h *Handler) endSession(slot *admission.Slot, s *session, err error) {

@@ -195,7 +195,8 @@ func (c *Conn) receiveError(ctx context.Context, err error) error {
 
 // deliverFirst takes the first message, out of the line that awaitLine has found or
 // out of pending, and hands it to sink, if there is one. A message that sink refuses
-// stays the first. bySink says that err is sink's.
+// stays the first. bySink says that err is sink's. It is not inlined into receive, because
+// a goroutine that waits there for a line should need little stack.
 //
 //go:noinline
 func (c *Conn) deliverFirst(ctx context.Context, sink bridge.Sink, watch *bridge.StallWatch) (err error, bySink bool) {

@@ -58,7 +58,8 @@ func (h *Handler) serve(slot *admission.Slot, s *session, principalCtx context.C
 }
 
 // endSession ends a session whose bridge.Handler has returned err. It tells the log of a failure, and that a place was
-// reclaimed, unless an Observer is told.
+// reclaimed, unless an Observer is told. It is not inlined into serve, because a goroutine that waits there should need little
+// stack: there are as many as there are sessions.
 //
 //go:noinline
 func (h *Handler) endSession(ctx context.Context, s *session, err error) {
