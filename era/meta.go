@@ -23,8 +23,9 @@ const (
 // (C.5).
 const ExtensionTasks = "io.modelcontextprotocol/tasks"
 
-// Meta is what a modern request says about itself in params._meta. Values are raw
-// JSON, nil where absent, and must not be changed.
+// Meta is what a modern request or notification says about itself and its client in
+// params._meta. Other members of _meta, such as a progress token, are not in it. Values are
+// raw JSON, nil where absent, and must not be changed.
 type Meta struct {
 	Version      []byte // the protocol version
 	ClientInfo   []byte // name and version of the client

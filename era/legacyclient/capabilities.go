@@ -71,8 +71,8 @@ func projectCapabilities(raw []byte, version string) clientCapabilities {
 	return d
 }
 
-// withFormsOnly returns the elicitation capability of a client whose revision has only
-// forms. Members that the bridge does not know stay.
+// withFormsOnly returns the raw elicitation capability of a client whose revision has only forms as a modern client
+// declares it: with "form" and without "url". Members that the bridge does not know stay.
 func withFormsOnly(elicitation []byte) []byte {
 	elicitation = jsonrpc.Without(elicitation, "url")
 	if shape.IsObject(shape.Member(elicitation, "form")) {

@@ -74,7 +74,7 @@ type Filter struct {
 	taskTools        taskTools          // which tools must run as tasks
 	taskRunner       taskRunner         // runs calls as tasks
 	subscriptions    subscriptions      // the clients' subscriptions/listen
-	lastMeta         lastMeta           // the _meta of an earlier request
+	lastMeta         lastMeta           // the _meta of an earlier request: one that has the same need not be read again
 }
 
 var _ era.Filter = (*Filter)(nil)

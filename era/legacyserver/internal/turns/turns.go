@@ -294,8 +294,10 @@ func (t *Turns[C]) NoteRelation(now time.Time, related, standalone bool, out *er
 	}
 }
 
-// RecordInputRequest notes, for what is expected of the tools, that an input request was assigned
-// to the call a. others are the calls that it could belong to as well.
+// RecordInputRequest counts an input request that was assigned to the call a. others are the calls that
+// it could belong to as well. If there were more during a than a call of its tool is expected to cause,
+// as many are expected of the tool from now on. If it may well belong to one of others, that is only
+// suspected, and of their tools, too.
 func (t *Turns[C]) RecordInputRequest(a *Asker[C], others []*Asker[C]) {
 	a.inputRequests++
 	if !a.mayAsk || t.isNeedless() {
