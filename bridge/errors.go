@@ -31,7 +31,7 @@ type UnsentError struct {
 	Requests []jsonrpc.Message
 }
 
-// Error returns the text of Err.
+// Error returns the text of Err; if that is nil, that the server has ended.
 func (e *UnsentError) Error() string {
 	if e.Err == nil {
 		return "the server has ended"

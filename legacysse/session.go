@@ -52,7 +52,7 @@ type session struct {
 	stopTaking  context.CancelFunc      // ends taking
 	endOnce     sync.Once               // lets end do its work once
 	onEnd       func()                  // called by end, once: takes the session out of the Handler
-	origin      observe.SessionOrigin   // what observers are told of the session
+	origin      observe.SessionOrigin   // what observers are told of the session, and the Session that they know it as
 	closing     context.Context         // done when Close of the session was called
 	close       context.CancelFunc      // ends the context closing; Close calls it
 	streamEnded chan struct{}           // closed when the event stream has ended

@@ -40,7 +40,7 @@ type session struct {
 	posts  *postQueue            // what the client POSTs, for Receive
 	done   chan struct{}         // closed by end
 	onEnd  func()                // called by end, once: takes the session out of the Handler
-	origin observe.SessionOrigin // what observers are told of the session
+	origin observe.SessionOrigin // what observers are told of the session, and the Session that they know it as
 
 	mu              sync.Mutex       // guards all that follows
 	ended           bool             // end was called

@@ -65,7 +65,8 @@ type ClientOptions struct {
 	// negative for ever.
 	StallAfter time.Duration
 
-	// NoRenew says not to connect again after the connection was lost: Receive of the Conn ends with ErrSessionLost.
+	// NoRenew says not to connect again after the connection was lost: Receive of the Conn ends with ErrSessionLost. Nor is
+	// it tried again to connect when the first attempt has failed, unless the client does.
 	NoRenew bool
 
 	// NotifyAfterRenewal: once a lost session was renewed, Receive brings the client notifications that everything may

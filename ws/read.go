@@ -269,7 +269,7 @@ type closeError struct {
 	reason string // the text of its close frame, in the peer's words; "": none
 }
 
-// Error returns a text with the status, and without the peer's words: they may be anything.
+// Error returns a text with the status, if the peer has sent one, and without the peer's words: they may be anything.
 func (e *closeError) Error() string {
 	if e.code == int(websocket.StatusNoStatusRcvd) {
 		return fmt.Sprintf("%s has closed the WebSocket", e.peer)

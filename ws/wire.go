@@ -238,7 +238,8 @@ func (w *wire) drain() error {
 	return w.err
 }
 
-// writeOut writes p to the connection in chunks, each within the stall timeout, after which the error is errStalled.
+// writeOut writes p to the connection in chunks. A chunk that takes longer than the stall timeout closes the connection, and the error
+// is errStalled. mu is not held.
 func (w *wire) writeOut(p []byte) error {
 	for len(p) > 0 {
 		n := min(len(p), chunkSize)

@@ -5,15 +5,16 @@ import (
 	"time"
 )
 
-// WarningLimiter limits the warnings about refused requests, so that no client, and no web page,
-// can flood the log. The zero value is ready for use; any number of goroutines may use it.
+// WarningLimiter limits the warnings about what clients can bring about, such as refused requests, so that
+// no client, and no web page, can flood the log. The zero value is ready for use; any number of goroutines may use
+// it.
 type WarningLimiter struct {
 	mu          sync.Mutex // guards windowStart and count
-	windowStart time.Time  // when the 15 seconds began in which refusals are counted
-	count       int        // how many refusals there were since windowStart
+	windowStart time.Time  // when the 15 seconds began in which warnings are counted
+	count       int        // how many calls of Allow there were since windowStart
 }
 
-// Allow counts a refusal, and reports whether to log it: it is one of the first ten in 15
+// Allow counts a warning, and reports whether to log it: it is one of the first ten in 15
 // seconds.
 func (w *WarningLimiter) Allow() bool {
 	const most, per = 10, 15 * time.Second

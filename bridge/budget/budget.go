@@ -45,7 +45,8 @@ func ForMessages(size int) *Budget { return New(TotalFor(size)) }
 // baseBytes. One such message, with the copy that is made of it, always fits when nobody holds anything.
 func TotalFor(size int) int64 { return 4*int64(size) + baseBytes }
 
-// Resize makes the Budget one of total bytes. What is held stays held, even if it is more.
+// Resize makes the Budget one of total bytes; negative: there is no limit. What is held stays held, even if it is more.
+// A nil Budget cannot be resized.
 func (b *Budget) Resize(total int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

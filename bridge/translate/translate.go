@@ -175,8 +175,8 @@ func (t *translatedConn) read(ctx context.Context) {
 // fromServerSink is a translatedConn as the Sink of what its server sends.
 type fromServerSink translatedConn
 
-// Send implements bridge.Sink: it gives the filter a message of the server. It waits while the client's side does not
-// take what came before, and while too much waits for the server.
+// Send implements bridge.Sink: it gives the filter a message of the server. Before that it waits while maxReadAhead
+// messages, or more, wait for the client (waitRoom), and while too much waits for the server (waitTaken).
 func (f *fromServerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	t := (*translatedConn)(f)
 	if err := t.waitRoom(ctx); err != nil {

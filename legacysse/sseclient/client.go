@@ -97,7 +97,8 @@ type Options struct {
 	EndpointTimeout time.Duration
 
 	// NoRenew says not to connect again after the event stream has ended:
-	// Receive ends with ErrSessionLost.
+	// Receive ends with ErrSessionLost. Nor is it tried again to connect
+	// when the first attempt has failed, unless the client does.
 	NoRenew bool
 
 	// NotifyAfterRenewal: once a session was renewed, Receive brings notifications that

@@ -85,9 +85,10 @@ type Options struct {
 	// 0 means 2 s.
 	CloseTimeout time.Duration
 
-	// NoRenew: the Conn never initializes by itself. When the server has
-	// forgotten the session (404), Receive ends with ErrSessionLost: the client is to
-	// learn of it and begin anew. What is in progress gets no answer then.
+	// NoRenew: the Conn never initializes by itself. When the server has forgotten the
+	// session (404, or a 400 that says so), Receive ends with ErrSessionLost: the client is
+	// to learn of it and begin anew. What is in progress gets no answer then. An initialize
+	// of the client that fails is not tried again.
 	NoRenew bool
 
 	// NotifyAfterRenewal: once a session was renewed, Receive brings notifications that
