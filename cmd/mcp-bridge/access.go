@@ -16,7 +16,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/listen"
 )
 
-// listenFlags say where to listen.
+// listenFlags say where to listen, and with which certificates (TLS).
 type listenFlags struct {
 	addrs    []string // --listen: addresses, HOST:PORT or unix:PATH
 	host     string   // --host: the host of one address

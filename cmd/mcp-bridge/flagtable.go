@@ -197,7 +197,7 @@ var flagGroups = slices.Concat(hiddenGroups(), []manual.Group{
 	}},
 })
 
-// nameText explains --name.
+// nameText explains --name, which names the server in log, traces and metrics. Two groups of flagGroups have it, with the same text.
 const nameText = "what log, traces and metrics call the server, a command or a URL (default: the package, script or image that the command runs, or the command's name; for a URL, remote)"
 
 // flag returns a row of flagGroups: text explains the flag in the help, value is how help shows the flag's value; "": it has none.

@@ -418,8 +418,9 @@ type denialLogger struct {
 	warnings access.WarningLimiter // bounds how often it is warned that no token can be verified
 }
 
-// report logs, at the level debug, that a request is refused. If that is because tokens cannot be verified now, it warns,
-// as then the operator has to do something.
+// report logs that a request is refused, and why: at the level debug, and as a warning instead if tokens cannot be verified now, as
+// then the operator has to do something. When there were too many warnings (access.WarningLimiter) that, too, is logged at
+// the level debug.
 func (d *denialLogger) report(_ *http.Request, cause string, err error) {
 	if e, ok := errors.AsType[*auth.Error](err); ok && e.Kind != auth.InvalidToken && d.warnings.Allow() {
 		d.log.Warn("access tokens cannot be verified now: clients are answered 503", "error", err)
@@ -428,7 +429,8 @@ func (d *denialLogger) report(_ *http.Request, cause string, err error) {
 	d.log.Debug("a request is refused", "cause", cause, "reason", err)
 }
 
-// checkScopes returns what is wrong with one entry of "scopes" in a configuration file; nil: nothing.
+// checkScopes returns what is wrong with one entry of "scopes" in a configuration file, which is one line of a policy
+// (resource.ParsePolicy); nil: nothing.
 func checkScopes(line string) error {
 	if strings.ContainsAny(line, "\r\n") {
 		return errors.New("a line break: write one entry for each line")

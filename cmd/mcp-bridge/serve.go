@@ -21,7 +21,7 @@ type serveFlags struct {
 	log     logFlags     // the flags that say what is logged, and how
 	target  targetFlags  // the flags that say which server it is, and how it is reached
 	limits  limitFlags   // the flags that bound messages and waits
-	listen  listenFlags  // the flags that say where clients come in
+	listen  listenFlags  // the flags that say where clients come in, and with which certificates
 	access  accessFlags  // the flags that say who may come in
 	protect protectFlags // the flags that say whose access tokens are accepted
 	scale   scaleFlags   // the flags that bound sessions and processes

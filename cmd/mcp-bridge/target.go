@@ -84,9 +84,10 @@ func (f *targetFlags) settings() config.Settings {
 	return s
 }
 
-// target is the server that the arguments behind the flags name: a URL or a command. With --config it is empty.
+// target is the server that the arguments behind the flags name: a URL or a command. With --demo it is the command of the demo server. With
+// --config the arguments leave it empty: the file has the server.
 type target struct {
-	url  string   // the address of a remote server; "": it is a command
+	url  string   // the address of a remote server or of a socket (unix:, tcp:); "": it is a command
 	argv []string // the command and its arguments; nil: it is a URL
 }
 
