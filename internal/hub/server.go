@@ -25,11 +25,11 @@ import (
 
 // Defaults of Spec.
 const (
-	defaultMaxMessageSize = 64 << 20         // the largest message of a client, in bytes, where Spec.MaxMessageSize is 0
-	DefaultMaxSessions    = 1000             // how many sessions each transport may have where Spec.MaxSessions is 0
-	defaultMaxRequests    = 32               // how many processes a server may have that gets one for each request, where Spec.MaxChildren is 0
-	DefaultQueue          = 100              // how many clients may wait for a process where Spec.Queue is 0
-	DefaultQueueTimeout   = 10 * time.Second // how long a client waits for a process to end where Spec.QueueTimeout is 0
+	defaultMaxMessageSize  = 64 << 20         // the largest message of a client, in bytes, where Spec.MaxMessageSize is 0
+	DefaultMaxSessions     = 1000             // how many sessions each transport may have where Spec.MaxSessions is 0
+	defaultRequestChildren = 32               // how many processes a server with one process for each request may have where Spec.MaxChildren is 0
+	DefaultQueue           = 100              // how many clients may wait for a process where Spec.Queue is 0
+	DefaultQueueTimeout    = 10 * time.Second // how long a client waits for a process to end where Spec.QueueTimeout is 0
 )
 
 // Spec is one server and how it is exposed. The zero value of everything but
@@ -65,7 +65,7 @@ type Spec struct {
 	MaxSessions    int           // how many sessions each transport may have; further clients are answered 503. 0: DefaultMaxSessions
 	SessionTimeout time.Duration // how long a Streamable HTTP session may be idle before it is ended. 0: 30 min; negative: for ever
 
-	MaxChildren  int           // how many processes the server may have at once. 0: as many as sessions, and 100 that clients share; or defaultMaxRequests with one for each request
+	MaxChildren  int           // how many processes the server may have at once. 0: as many as sessions, and 100 that clients share; or defaultRequestChildren with one for each request
 	Queue        int           // how many clients may wait for a process to end. 0: DefaultQueue; negative: none
 	QueueTimeout time.Duration // how long a client waits for a process to end before it is refused. 0: DefaultQueueTimeout
 
@@ -82,7 +82,7 @@ func (s Spec) withDefaults() Spec {
 		s.MaxSessions = DefaultMaxSessions
 	}
 	if s.MaxChildren <= 0 && s.Isolation == upstream.PerRequest {
-		s.MaxChildren = defaultMaxRequests
+		s.MaxChildren = defaultRequestChildren
 	}
 	if s.Queue == 0 {
 		s.Queue = DefaultQueue

@@ -110,7 +110,7 @@ func copyProgram(from, to string) error {
 type bench struct {
 	binary          string        // the path of the bridge's program
 	dir             string        // the folder for sockets and traces
-	bridgesStarted  int           // how many bridges were started so far
+	lastSocket      int           // the number in the path that socket has returned last; 0: there was none yet
 	calls, bigCalls int           // how many calls of each row are made in a scene, and how many if they have 1 MB
 	scenes          int           // how often calls are timed with new processes
 	rounds          int           // how often all else is measured

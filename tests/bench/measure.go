@@ -46,10 +46,10 @@ func (b *bench) startBridge(s *scene, args ...string) (*bridgeAddr, error) {
 	return at, nil
 }
 
-// socket returns a path for a bridge's Unix socket.
+// socket returns a path for a bridge's Unix socket, another one each time.
 func (b *bench) socket() string {
-	b.bridgesStarted++
-	return filepath.Join(b.dir, fmt.Sprint("s", b.bridgesStarted))
+	b.lastSocket++
+	return filepath.Join(b.dir, fmt.Sprint("s", b.lastSocket))
 }
 
 // close ends what was started for the scene.
