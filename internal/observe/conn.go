@@ -412,7 +412,7 @@ func (p *Passed) cancels() bool {
 }
 
 // markCancelled notes that the request that p cancels waits no more. Its answer may be on its way still, so the request is kept
-// for a while.
+// until that comes, or maxCancelled others were cancelled after it.
 func (s *Session) markCancelled(p *Passed) {
 	s.mu.Lock()
 	b := s.openCallsAt(p.Hop, p.Dir)

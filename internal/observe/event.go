@@ -171,7 +171,9 @@ type Stream struct {
 }
 
 // Unanswered says that a request will have no answer that is known: its Conn was closed, its
-// session is over, it could not be sent, another request has its id, or too many are open.
+// session is over, it could not be sent, another request has its id, too many are open, or it was
+// cancelled and so many were cancelled after it (maxCancelled) that a late answer would not be known
+// to be its own.
 type Unanswered struct {
 	Session *Session // the session in which the request passed
 	Hop     Hop      // at which end of the bridge the request passed

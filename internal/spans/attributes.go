@@ -34,7 +34,8 @@ func (s *Spans) spanName(method, subject string) string {
 	return name
 }
 
-// requestAttributes returns what is known of a request when it passes. subject is the name of its tool or prompt, or its URI.
+// requestAttributes returns what is known of a request when it passes. subject is the name of its tool or prompt, or its URI; "": it has
+// none of these.
 func (s *Spans) requestAttributes(p *observe.Passed, subject string) []attribute.KeyValue {
 	c, m := p.Call, &p.Message
 	all := make([]attribute.KeyValue, 0, 12)
