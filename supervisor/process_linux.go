@@ -156,7 +156,8 @@ func (s *starter) run(ctx context.Context, f func()) error {
 	}
 }
 
-// release is called once for each run that has returned nil. The last one ends the thread.
+// release is called once for each run that has returned nil; a run that returns an error calls it itself. The last one ends
+// the thread, and waits for that.
 func (s *starter) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

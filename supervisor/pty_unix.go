@@ -54,8 +54,8 @@ func pollableFile(f *os.File) (*os.File, error) {
 	return polled, errors.Join(err, opErr)
 }
 
-// makeRaw sets the terminal f so that bytes pass unchanged: it turns off what changes the output (\n to \r\n, tabs),
-// and the echo of what is written to our end.
+// makeRaw sets the terminal f so that what a child writes to it comes out unchanged: it turns off what changes the output
+// (\n to \r\n, tabs), the echo of input, and the bytes of input that edit a line or mean a signal.
 func makeRaw(f *os.File) error {
 	raw, err := f.SyscallConn()
 	if err != nil {

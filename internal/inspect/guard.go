@@ -107,7 +107,8 @@ type refusal struct {
 }
 
 // check returns a refusal for a request that a web page of another origin has sent, whether or not it has a token; nil: the request may pass. Such a
-// page must not even learn that we are here, nor may one whose host name has come to mean this machine (DNS rebinding).
+// page must not even learn that we are here, nor may one whose host name has come to mean this machine (DNS rebinding): with loopbackOnly, a
+// request whose Host is not this machine is refused, too. On the control socket, which no page can reach, every request passes.
 func (g *guard) check(r *http.Request) *refusal {
 	if g.tokens == nil {
 		return nil // a socket that no page can reach

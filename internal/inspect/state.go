@@ -57,7 +57,7 @@ type session struct {
 	Era       string    `json:"era,omitempty"`       // which era the client speaks; "": not known yet
 	Revision  string    `json:"revision,omitempty"`  // which revision of the protocol the client speaks; "": not known yet
 	Client    string    `json:"client,omitempty"`    // what the client calls itself; "": not known
-	Version   string    `json:"version,omitempty"`   // the version that the client says it has; "": not known
+	Version   string    `json:"version,omitempty"`   // the version of the client's program, as the client says it; "": not known
 	Principal string    `json:"principal,omitempty"` // who the client is, as its token or certificate says; "": nobody was authenticated
 	Remote    string    `json:"remote,omitempty"`    // where the client comes from; "": not known
 	PID       int       `json:"pid,omitempty"`       // the latest process that works, or has worked, for the session; 0: none

@@ -86,7 +86,8 @@ type Spec struct {
 	// Observer is told of the messages that pass and of events. nil: nobody is.
 	Observer *observe.Observer
 
-	// Dropped is told of messages that reached nobody, and why. nil: nobody is.
+	// Dropped is told of messages that reached nobody, and why. It may be called concurrently, with no lock held, and should
+	// not wait. nil: nobody is told.
 	Dropped func(m jsonrpc.Message, reason string)
 
 	// MaxMessageSize bounds a message from the server, in bytes.

@@ -20,7 +20,7 @@ func isSymbolicLink(err error) bool {
 	return errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.EMLINK)
 }
 
-// isLockingUnsupported reports whether err says that the file system has no locks.
+// isLockingUnsupported reports whether err says that the file system has no locks. The store does not work there (ErrNoLocks).
 func isLockingUnsupported(err error) bool {
 	return errors.Is(err, syscall.ENOLCK) || errors.Is(err, syscall.ENOTSUP) || errors.Is(err, syscall.EOPNOTSUPP) ||
 		errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.EINVAL)

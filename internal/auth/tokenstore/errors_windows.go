@@ -27,7 +27,7 @@ func isReadOnly(err error) bool { return errors.Is(err, errWriteProtect) }
 // isSymbolicLink returns false: opening a symbolic link is no error on Windows.
 func isSymbolicLink(error) bool { return false }
 
-// isLockingUnsupported reports whether err says that the file system has no locks.
+// isLockingUnsupported reports whether err says that the file system has no locks. The store does not work there (ErrNoLocks).
 func isLockingUnsupported(err error) bool {
 	return errors.Is(err, errNotSupported) || errors.Is(err, syscall.Errno(1)) // ERROR_INVALID_FUNCTION
 }

@@ -40,10 +40,10 @@ type Options struct {
 	// that their clients were asked: such a server is not idle.
 	Connect func(s *Server) (d bridge.Dialer, parked func() bool)
 
-	// MaxShared is how many servers there may be that are not Exclusive.
+	// MaxShared is how many servers there may be that are not Exclusive. 0: any number.
 	MaxShared    int
 	MaxQueued    int           // how many clients may wait for one more server that is not Exclusive (limiter.Options.Queue)
-	QueueTimeout time.Duration // how long a client waits for one more server (limiter.Options.Wait)
+	QueueTimeout time.Duration // how long a client waits for one more server (limiter.Options.Wait); 0: nobody waits
 
 	// MaxExclusive is how many Exclusive servers there may be. 0: only the Dialers of Connect bound them.
 	MaxExclusive int64
@@ -52,14 +52,14 @@ type Options struct {
 	// is no room is answered with an error (mux.Options.MaxCalls). 0 means no bound.
 	MaxCalls int
 
-	IdleTimeout time.Duration // how long a server without clients is kept
-	ParkTimeout time.Duration // how long an Exclusive server is kept without clients, while calls in it wait for them
+	IdleTimeout time.Duration // how long a server that is not Exclusive is kept without clients; 0: not at all
+	ParkTimeout time.Duration // how long an Exclusive server is kept without clients, while calls in it wait for them; 0: not at all
 
 	// IsolateCrashes says that a principal whose calls end the server that all share (the zero Key) gets one of
 	// its own for isolationTime; crashIsolation.noteCrash says which principals those are.
 	IsolateCrashes bool
 
-	// Dropped is told of messages that reached nobody, and why. nil: nobody is.
+	// Dropped is told of messages that reached nobody, and why, as mux.Options.Dropped is. nil: nobody is told.
 	Dropped func(m jsonrpc.Message, reason string)
 
 	// Logger gets restarts and ends of servers.
