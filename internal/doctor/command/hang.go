@@ -183,8 +183,9 @@ func isPackageRunner(path string) bool {
 // portPattern matches numbers of ports in what a server writes, as in its log.
 var portPattern = lazyregexp.New(`(?i)(?:https?://[a-z0-9.\[\]:-]*?:|\bport[ :=]+)(\d{2,5})\b`)
 
-// findHTTPServer returns the URL of an HTTP server on one of ports; "": there is none. If ports is empty, because the system
-// may not tell them, it tries those that server has named in its output.
+// findHTTPServer returns the URL of an HTTP server on one of ports; "": there is none. If ports is empty, it tries
+// those that server has named in its output; on Linux, which tells all ports, only where the command may run a container
+// (isPackageRunner).
 func (d *diagnosis) findHTTPServer(ctx context.Context, ports []int, server *serverProcess) string {
 	if len(ports) == 0 && (runtime.GOOS != "linux" || isPackageRunner(d.spec.Path)) {
 		noise, _ := server.faultLines(faultNoise)

@@ -75,7 +75,8 @@ func (s *session) checkUndeclaredTools(ctx context.Context, l listMethod) {
 	}
 }
 
-// readList reads all pages of a list, and checks each element. It returns how many there are; false: a page could not be had.
+// readList reads the pages of a list, and checks each element. It returns how many elements it has read, which are not all if
+// nextCursor has stopped it; false: a page could not be had.
 func (s *session) readList(ctx context.Context, l listMethod) (count int, ok bool) {
 	names, cursors := map[string]bool{}, map[string]bool{}
 	members := ""
@@ -132,8 +133,9 @@ func (s *session) checkListReply(l listMethod, r reply) (ok bool) {
 	return r.hasResult()
 }
 
-// nextCursor returns the cursor of the next page; more is false if there is none, or it is not to be asked for. raw is the
-// member nextCursor of this page, the page-th, and cursors are those that were returned before: it adds this one.
+// nextCursor returns the cursor of the next page; more is false if there is none, or it is not to be asked for: it is invalid or
+// was there before, there are maxPages already (C13 is added), or there is no time. raw is the member nextCursor of this page, the
+// page-th, and cursors are those that were returned before: it adds this one.
 func (s *session) nextCursor(l listMethod, raw json.RawMessage, cursors map[string]bool, page int) (cursor string, more bool) {
 	if len(raw) == 0 {
 		return "", false

@@ -115,7 +115,7 @@ func (s *session) addUnanswered(method, id string, took time.Duration) {
 		"The server must answer requests with every number and every string as the id.")
 }
 
-// compareID adds C9 if got, the id of an answer, is not asked, the id of its request.
+// compareID adds C9 if got, the id of an answer, is another value than asked, the id of its request, or is largeID rounded.
 func (s *session) compareID(asked string, got jsonrpc.ID) {
 	want, _ := jsonrpc.ParseID([]byte(asked))
 	if got == want {
