@@ -62,8 +62,8 @@ type Spec struct {
 
 	MaxMessageSize int           // how large a client's message may be, in bytes. 0: 64 MiB
 	MaxDepth       int           // how many levels of objects and arrays a client's message may have (J14). 0: jsonrpc.DefaultMaxDepth
-	MaxSessions    int           // how many sessions each transport may have; further clients are answered 503. 0: DefaultMaxSessions
-	SessionTimeout time.Duration // how long a Streamable HTTP session may be idle before it is ended. 0: 30 min; negative: for ever
+	MaxSessions    int           // how many sessions each transport may have; further clients are refused (503 over HTTP). 0: DefaultMaxSessions
+	SessionTimeout time.Duration // how long a Streamable HTTP session may be idle, and a shared process have no clients, before it is ended. 0: 30 min; negative: for ever
 
 	MaxChildren  int           // how many processes the server may have at once. 0: as many as sessions, and 100 that clients share; or defaultRequestChildren with one for each request
 	Queue        int           // how many clients may wait for a process to end. 0: DefaultQueue; negative: none

@@ -85,8 +85,8 @@ func (i *Inspector) records(w http.ResponseWriter, _ *http.Request, _ caller) {
 // if its Accept asks for those first.
 //
 // An event is a batch of records, a line each. Its id says where to go on; a viewer that comes back names it in
-// Last-Event-ID. ?from=start begins with the oldest record there is. A viewer that does not come back first gets the requests that
-// wait already.
+// Last-Event-ID. ?from=start begins with the oldest record there is. A viewer that begins anew gets
+// the requests that wait already before all else.
 func (i *Inspector) stream(w http.ResponseWriter, r *http.Request, _ caller) {
 	release, ok := i.addViewer()
 	if !ok {
@@ -144,7 +144,7 @@ func (i *Inspector) waitingLines(began time.Time) (lines [][]byte) {
 }
 
 // follow returns a Follower of the Ring that begins where the request wants to: behind its Last-Event-ID (isResumed), with the oldest
-// record, or with the next one.
+// record, or with the next one. A Last-Event-ID that another Inspector has given also means the oldest.
 func (i *Inspector) follow(r *http.Request) (f *trace.Follower, isResumed bool) {
 	epoch, position, _ := strings.Cut(r.Header.Get("Last-Event-ID"), ".")
 	n, err := strconv.ParseUint(position, 10, 64)

@@ -30,7 +30,7 @@ var ErrRedacted = errors.New("the recording is redacted")
 
 // LoadOptions say what Load takes of a trace. The zero value works.
 type LoadOptions struct {
-	Session       string // pseudonym in the trace of the session to load; "": that of the first message at the hop
+	Session       string // pseudonym in the trace of the session to load; "": that of the first message at the hop, or all requests without a session if that message is of one
 	Hop           string // where the messages passed: trace.Downstream or trace.Upstream; "": Downstream
 	AllowRedacted bool   // messages from which something was taken out are loaded, too; otherwise Load returns ErrRedacted for one
 	MaxBytes      int    // how large the conversation may be, in bytes; 0: DefaultMaxBytes

@@ -184,7 +184,8 @@ func (p *player) checkUsable() error {
 	return nil
 }
 
-// compareAnswer compares the answer to i, a request of the client, with the recorded answer, and adds a difference to r.
+// compareAnswer compares the answer to i, a request of the client, with the recorded answer, and adds a difference to r if they
+// differ, or if there is only one of the two. An answer that only this run has does not count if i was cancelled in the recording.
 func (p *player) compareAnswer(r *Report, i *recordedMessage) {
 	c, name := p.callsByRequest[i], describeMessage(&i.m)
 	d := Difference{Line: i.line, Message: name}
