@@ -102,7 +102,8 @@ func (s *session) endWithToken(token context.Context) (stop func()) {
 // Close implements bridge.Conn. err is why the server has ended the conversation, or could not be had. After what was
 // sent, the client gets a close frame: status 1001 when the Handler shuts down, 1013 when there is no place for it or
 // another party is to have that, 1000 without an error, 1008 for a client that is too slow or whose token has expired,
-// 1011 with another error, whose text is not for the client.
+// 1011 with another error, whose text is not for the client. A shutdown, a place that another party is to have, and an
+// expired token decide the status whatever err is.
 func (s *session) Close(err error) error {
 	switch {
 	case s.handler.control.Context().Err() != nil:

@@ -2,8 +2,7 @@ package access
 
 import "strings"
 
-// origin is a parsed Origin header, or a pattern for one, whose host may begin with "*.". port is "" if none is
-// written.
+// origin is a parsed Origin header, or a pattern for one, whose host may begin with "*.".
 type origin struct {
 	scheme string // the scheme, without "://"
 	host   string // the host, an IPv6 address in brackets
@@ -49,7 +48,8 @@ func (o origin) isWeb() bool {
 	return equalFold(o.scheme, "http") || equalFold(o.scheme, "https")
 }
 
-// matches reports whether o, parsed from an Origin header, matches the pattern.
+// matches reports whether o, parsed from an Origin header, matches the pattern. A default port is not the same as no port:
+// browsers never write it, and Validate refuses it in a pattern.
 func (pattern origin) matches(o origin) bool {
 	return equalFold(pattern.scheme, o.scheme) && pattern.port == o.port && matchHost(pattern.host, o.host)
 }

@@ -9,9 +9,9 @@ import (
 // Party returns the party of r: sessions, processes and memory are shared out among
 // parties. The party is the Principal if there is one. Otherwise it is "peer ", with which
 // no principal begins, and the address of RemoteAddr without the port. Of an IPv6 address
-// only the network (/64) counts, because one site has all of its addresses. At a Unix
-// socket it is the name given to WithPeer; without a name all clients of Unix sockets are
-// one party. Call Party after Enter.
+// other than loopback only the network (/64) counts, because one site has all of its
+// addresses. At a Unix socket, "peer " is followed by the name given to WithPeer; without a
+// name all clients of Unix sockets are one party. Call Party after Enter.
 func (p *Policy) Party(r *http.Request) string {
 	if name := Principal(r); name != "" {
 		return name

@@ -71,7 +71,7 @@ func LoadTokens(file string) (*Tokens, error) {
 
 // ParseTokens reads tokens from a text, such as the value of an environment variable. The
 // text has lines as for LoadTokens, separated by line feeds or semicolons. Errors name the
-// number of the line.
+// number of the line, for which empty lines are not counted.
 func ParseTokens(text string) (*Tokens, error) {
 	set, line, err := parseTokens(strings.FieldsFunc(text, func(r rune) bool { return r == ';' || r == '\n' }))
 	switch {

@@ -15,8 +15,8 @@ import (
 )
 
 // noteSession looks at the session id of a reply (LE3). of is the session that the call was
-// posted to. noteSession returns of, and for an initialize the session that begins with the
-// reply.
+// posted to. noteSession returns the session to which the reply belongs: a new one for an initialize,
+// otherwise of, whatever id the reply has.
 func (c *conn) noteSession(call *call, of *session, resp *http.Response) (*session, *httpdial.Fault) {
 	id := resp.Header.Get(wire.HeaderSession)
 	if call.method != "initialize" {

@@ -93,7 +93,8 @@ func (s *resumePoint) serverWait() time.Duration {
 func (s *resumePoint) isExpired() bool { return !s.giveUpAt.IsZero() && time.Until(s.giveUpAt) <= 0 }
 
 // nextDelay returns how long to wait before the next connection: exactly as long
-// as the server has said, at first (LE7, LE8); and not beyond the time for
+// as the server has said, at first (LE7, LE8). From the second fruitless connection in a
+// row on the wait grows, up to maxBackoff. It does not go beyond the time for
 // fruitless ones while there is some left.
 func (s *resumePoint) nextDelay() time.Duration {
 	d := s.serverWait()
@@ -147,7 +148,7 @@ func (c *conn) readEvents(r *sse.Reader, call *call, session *session) (hasData 
 }
 
 // readCallStream reads the event stream that answers a POST, and resumes it as
-// often as it ends before the response (LE7).
+// often as it ends before the response (LE7), unless it had no event id.
 func (c *conn) readCallStream(call *call, session *session, resp *http.Response) *httpdial.Fault {
 	point := resumePoint{}
 	for {
@@ -302,8 +303,8 @@ func (l *listener) listen(session *session) {
 	}
 }
 
-// observeStream tells the Observer of a standalone stream that begins behind the event from; ended
-// tells that it has ended.
+// observeStream tells the Observer of a standalone stream that is resumed behind the event from; "": it is
+// a new one. ended tells that it has ended.
 func (l *listener) observeStream(from string) (ended func()) {
 	e := observe.Stream{Hop: observe.Upstream, Name: "standalone", Action: "opened", FromEventID: from}
 	if from != "" {
