@@ -298,7 +298,8 @@ func (c *modernConn) brokenReplyFault(err error) *httpdial.Fault {
 		Text: fmt.Sprintf("%s ended the stream before the response", c.target.Peer)}
 }
 
-// deliverNotification hands on a notification that came in the reply to call.
+// deliverNotification hands on a notification that came in the reply to call, unless call is the bridge's own. One
+// that says that the list of tools has changed makes c.tools forget them in either case.
 func (c *modernConn) deliverNotification(call *modernCall, m jsonrpc.Message) {
 	if m.Method() == "notifications/tools/list_changed" {
 		c.tools.forget()

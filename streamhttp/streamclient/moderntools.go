@@ -134,7 +134,8 @@ func (t *modernTools) forget() {
 // clients call what they have not seen in a list that one does it for all who
 // wait (ME3, ME4). The zero modernTool means that nothing could be learned: in
 // modernToolTimeout, or modernListTimeout if it is needed; because the server gave no
-// answer; or because the list is not asked for now (modernListPause). The call goes on without.
+// answer; or because the list is not asked for now (modernListPause). The call goes on without,
+// unless its ctx is done, which also ends the wait.
 func (c *modernConn) toolOf(call *modernCall, name string, afterSeq uint64, needed bool) modernTool {
 	wait := modernToolTimeout
 	if needed {

@@ -22,8 +22,8 @@ func (p commonChecks) noteLists(ctx context.Context) {
 	}
 }
 
-// countList reads a list of kind "tools", "resources" or "prompts", maxPages at most, and returns how many there are, as the
-// text of a fact.
+// countList reads a list of kind "tools", "resources" or "prompts", maxPages at most, and returns, as the text of a fact, how many
+// elements it has read, or why a page could not be had. It keeps the names of tools if it has read all.
 func (p commonChecks) countList(ctx context.Context, kind string) string {
 	n, cursor, began := 0, "", time.Now()
 	names := map[string]bool{}
