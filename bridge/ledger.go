@@ -49,7 +49,7 @@ type ledger struct {
 	// ids, as the server knows them, of requests that were cancelled or answered by the bridge, and that the server
 	// may still answer
 	unanswered         map[jsonrpc.ID]bool
-	serverIDCount      int                  // how many serverIDs were made so far
+	lastServerID       int                  // the number in the serverID that was made last
 	byProgressToken    map[jsonrpc.ID]*call // the calls with a progress token, by token
 	hasSharedToken     bool                 // two of calls have had the same progress token at the same time
 	taskTokens         map[jsonrpc.ID]bool  // progress tokens of requests that have asked for a task and were answered
@@ -136,8 +136,8 @@ func (l *ledger) assignServerID(c *call) {
 		l.byServerID = make(map[jsonrpc.ID]*call)
 	}
 	for taken := true; taken; _, taken = l.calls[c.serverID] {
-		l.serverIDCount++
-		c.serverID = jsonrpc.StringID("mcp-bridge-" + strconv.Itoa(l.serverIDCount))
+		l.lastServerID++
+		c.serverID = jsonrpc.StringID("mcp-bridge-" + strconv.Itoa(l.lastServerID))
 	}
 	l.byServerID[c.serverID] = c
 }

@@ -16,7 +16,7 @@ type reply struct {
 
 	mu           sync.Mutex      // guards what follows; never held during a write
 	writing      bool            // a write goes on: beginWrite was called, and endWrite was not
-	writes       uint64          // how many writes have begun
+	writes       uint64          // how many writes have begun: by it aborter tells the write that goes on from later ones
 	watchedDone  <-chan struct{} // Done of the context at whose end a write is broken off; nil: of none
 	unwatch      func() bool     // ends the watch over the context of watchedDone; nil: there was none
 	aborted      bool            // a write was broken off: nothing can be written any more

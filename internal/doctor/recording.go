@@ -30,7 +30,7 @@ type Recording struct {
 	droppedRecords uint64                      // how many records had to make room for later ones
 	lastSeq        uint64                      // trace.Record.Seq of the latest record
 	hiddenHeaders  []string                    // names of headers whose values FormatTrace takes out
-	sessionCount   int                         // how many sessions have got a name
+	sessionCount   int                         // how many sessions have got a name: the number in the latest name
 	sessionNames   map[string]string           // names of sessions, by session id
 	openRequests   map[requestKey]trace.Record // the requests that have no answer so far
 }

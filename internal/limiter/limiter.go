@@ -80,8 +80,8 @@ type Limiter struct {
 	parties         map[string]*party   // the parties that hold places or wait, by name
 	waiting         int                 // how many callers wait for a place, of all parties together
 	reclaimedPlaces int                 // places that were reclaimed and are not given back yet
-	grants          uint64              // how many places have been given so far
-	arrivals        uint64              // how many callers have begun to wait so far
+	grants          uint64              // how many places have been given so far; the number for party.lastGrant
+	arrivals        uint64              // how many callers have begun to wait so far; the number for waiter.order
 	lastReclaimLook time.Time           // when it was last looked for places to reclaim
 }
 

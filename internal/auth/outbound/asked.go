@@ -32,7 +32,7 @@ type clientPrompt struct {
 	calls               map[jsonrpc.ID]*modernCall // calls in progress of modern clients that can show addresses, by their id
 	callsByRequestState map[string]*modernCall     // the calls that were answered with input_required, by the requestState in that
 	callsByRetryID      map[jsonrpc.ID]*modernCall // the calls whose retry is in progress, by the id of the retry
-	callCount           int                        // how many calls there have been
+	lastSequence        int                        // the sequence of the call that came last
 }
 
 // A modernCall is a call of a modern client, which may be answered with input_required while the server works on it.
@@ -169,8 +169,8 @@ func (t *clientPrompt) handleRequest(m jsonrpc.Message) (toServer, reply jsonrpc
 
 // addCall enters the request m of a modern client in calls.
 func (t *clientPrompt) addCall(m jsonrpc.Message) {
-	t.callCount++
-	t.calls[m.ID()] = &modernCall{id: m.ID(), sequence: t.callCount, method: m.Method(), progressToken: m.ProgressToken()}
+	t.lastSequence++
+	t.calls[m.ID()] = &modernCall{id: m.ID(), sequence: t.lastSequence, method: m.Method(), progressToken: m.ProgressToken()}
 }
 
 // forgetCall removes a call from all maps.

@@ -61,7 +61,7 @@ type Client struct {
 	requestCount      int        // how many requests were begun
 	first429          *Reply     // the first reply with 429 (too many requests); nil: there was none
 	requestsBefore429 int        // how many requests had been begun when first429 came, that one included
-	nextID            int        // the id that NewID has returned last
+	lastID            int        // the id that NewID has returned last
 }
 
 // New returns a Client for the server at an http or https URL. It makes no request. The
@@ -75,7 +75,7 @@ func New(address string, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{ReplyTimeout: o.ReplyTimeout, Header: header, Host: header.Get("Host"), TLS: o.TLS, onSecrets: o.OnSecrets, slots: make(chan struct{}, maxConcurrentRequests), startedAt: time.Now(), nextID: 100}
+	c := &Client{ReplyTimeout: o.ReplyTimeout, Header: header, Host: header.Get("Host"), TLS: o.TLS, onSecrets: o.OnSecrets, slots: make(chan struct{}, maxConcurrentRequests), startedAt: time.Now(), lastID: 100}
 	if c.onSecrets == nil {
 		c.onSecrets = func(...string) {}
 	}
@@ -122,8 +122,8 @@ func (c *Client) Close() { c.transport.CloseIdleConnections() }
 func (c *Client) NewID() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.nextID++
-	return c.nextID
+	c.lastID++
+	return c.lastID
 }
 
 // A Request is an HTTP request that a Client can make.

@@ -72,7 +72,7 @@ type Options struct {
 	Dial func(ctx context.Context, h *TransferableHolder, placed func()) (bridge.Conn, error)
 
 	// MinTimeout is the shortest time that Discover, or sending over a Conn of Dial, is given, because a person
-	// may have to sign in meanwhile.
+	// may have to sign in meanwhile. 0: nobody signs in.
 	MinTimeout time.Duration
 
 	// NeedsPlace says that a Conn of Dial needs a place, which may have to be waited for.
@@ -82,10 +82,12 @@ type Options struct {
 	Context context.Context
 	Spawn   func(func()) error // Spawn runs a function in a goroutine that whoever ends Context waits for. The error: Context has ended, and the function does not run.
 
-	// OnEraFound is told the server's era whenever that is found.
+	// OnEraFound is told the server's era whenever that is found. It is called with the Prober's lock held, and must not
+	// wait or call the Prober. Required.
 	OnEraFound func(modern bool)
 
-	// OnFailed is told that the server has answered nothing, in words that are fit for everybody.
+	// OnFailed is told that the server has answered nothing, in words that are fit for everybody. It is called as
+	// OnEraFound is. Required.
 	OnFailed func(what string)
 
 	// Dropped is told of each message of a client that the server did not take, and why. It may be called concurrently.
