@@ -119,8 +119,8 @@ type EventWatcher interface {
 	Event(e Event)
 }
 
-// Observer tells Watchers what happens. A nil Observer works, and has none. All methods may be
-// called concurrently.
+// Observer tells Watchers what happens. A nil Observer has none, and its methods work, but for those
+// that add a Watcher or a Sampler, NextSeq and GapCount. All methods may be called concurrently.
 type Observer struct {
 	// Describe says which server a request is for, "" for none, and where it comes from. It
 	// is set before the Observer is used. nil: that is not known.

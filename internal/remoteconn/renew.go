@@ -31,7 +31,7 @@ type ReplacementSession interface {
 type RenewalOptions struct {
 	Server            string        // names the server in texts
 	InitializeTimeout time.Duration // bounds initialize and notifications/initialized together; 0: no limit
-	Log               hclog.Logger  // is told of settings that fail
+	Log               hclog.Logger  // is told of settings that fail; not nil
 }
 
 // RenewSession opens the new session s for the client. It sends the client's own initialize, with

@@ -19,7 +19,8 @@ type PrompterOptions struct {
 	// that outlives this one. nil: the sign-in is in this process.
 	DetachedCommand []string
 	LookupEnv       func(string) (string, bool) // reads environment variables; required
-	// OnSignInURL is told where the person signs in, once for each address, by a request that waits. nil: nobody is told.
+	// OnSignInURL is told where the person signs in, by a request that waits, unless that is the address it was told last. It may be
+	// called concurrently. nil: nobody is told.
 	OnSignInURL func(client.SignInRequired)
 }
 

@@ -52,7 +52,8 @@ func (e publicError) PublicError() string { return string(e) }
 // before.
 const ErrChanged publicError = "the server has changed its protocol; try again"
 
-// Options say what a Prober has to know of its server.
+// Options say what a Prober has to know of its server. Dial, Context, Spawn, OnEraFound, OnFailed and Logger are needed;
+// ErrNotModern only beside Discover.
 type Options struct {
 	// Protocol is the era of the protocol that is spoken with the server. Unless it is era.Auto, the server is
 	// never asked.
@@ -83,11 +84,11 @@ type Options struct {
 	Spawn   func(func()) error // Spawn runs a function in a goroutine that whoever ends Context waits for. The error: Context has ended, and the function does not run.
 
 	// OnEraFound is told the server's era whenever that is found. It is called with the Prober's lock held, and must not
-	// wait or call the Prober. Required.
+	// wait or call the Prober.
 	OnEraFound func(modern bool)
 
 	// OnFailed is told that the server has answered nothing, in words that are fit for everybody. It is called as
-	// OnEraFound is. Required.
+	// OnEraFound is.
 	OnFailed func(what string)
 
 	// Dropped is told of each message of a client that the server did not take, and why. It may be called concurrently.

@@ -32,7 +32,7 @@ type Key struct {
 	Exclusive    uint64 // 0: it may be shared; otherwise the server is for one client, or one request, only, and this is its number
 }
 
-// Options tune a Pool.
+// Options tune a Pool. Connect and Logger are needed.
 type Options struct {
 	// Connect returns the Dialer of one shared server. It is asked once for each; the
 	// Dialer's Dial is called again whenever the server has ended and is wanted, never
