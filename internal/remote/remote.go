@@ -103,7 +103,8 @@ type Options struct {
 	AuthorizeTimeout time.Duration
 
 	// NoRenew: when the session is lost, the Conn ends instead of making a new
-	// one in the client's name. With a socket that is so in any case.
+	// one in the client's name. With a socket that is so in any case. Nor is the client's
+	// initialize tried again when it has failed.
 	NoRenew bool
 
 	// NotifyAfterRenewal: when the session was renewed, the Conn says that everything
