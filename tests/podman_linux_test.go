@@ -54,20 +54,21 @@ func TestContainers(t *testing.T) {
 	t.Parallel()
 	stubborn := []string{"-ignore-eof", "-ignore-term"}
 	for name, c := range map[string]struct {
-		server []string
-		end    func(*server, *session)
-		killed bool // the log says that the container was killed
+		server    []string
+		stdinWait string // how long the container has to end by itself
+		end       func(*server, *session)
+		killed    bool // the log says that the container was killed
 	}{
-		"ends by itself":    {nil, func(_ *server, c *session) { c.end() }, false},
-		"session":           {stubborn, func(_ *server, c *session) { c.end() }, true},
-		"bridge is stopped": {stubborn, func(s *server, _ *session) { s.signal(syscall.SIGTERM) }, true},
-		"bridge is killed":  {stubborn, func(s *server, _ *session) { s.signal(syscall.SIGKILL) }, false},
+		"ends by itself":    {nil, "5m", func(_ *server, c *session) { c.end() }, false},
+		"session":           {stubborn, "1s", func(_ *server, c *session) { c.end() }, true},
+		"bridge is stopped": {stubborn, "1s", func(s *server, _ *session) { s.signal(syscall.SIGTERM) }, true},
+		"bridge is killed":  {stubborn, "1s", func(s *server, _ *session) { s.signal(syscall.SIGKILL) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newPodman(t)
 			temp := t.TempDir()
-			argv := slices.Concat([]string{bridgeBin, "serve", "--listen", "127.0.0.1:0", "--stdin-wait", "1s", "--term-wait", "1s", "--"},
+			argv := slices.Concat([]string{bridgeBin, "serve", "--listen", "127.0.0.1:0", "--stdin-wait", c.stdinWait, "--term-wait", "1s", "--"},
 				p.Argv, p.RunArgs("--network", "none"), c.server)
 			s := serveArgv(t, []string{"TMPDIR=" + temp}, argv...)
 			session := s.open("2025-06-18")

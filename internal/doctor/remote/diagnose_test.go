@@ -35,43 +35,37 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// tries is how often a site is diagnosed that does not give what is wanted: the doctor measures time,
-// and on a machine that is busy a healthy server is slow, and checks are left out for lack of time.
-const tries = 3
-
 // wantFinding fails unless the site has the fault.
 func wantFinding(t *testing.T, s site, code string, severity doctor.Severity, says string) {
 	t.Helper()
-	var text string
-	for range tries {
-		var r *doctor.Report
-		r, text = diagnose(t, s)
-		for _, f := range r.Findings() {
-			if f.Code == code && f.Severity == severity && strings.Contains(f.Title+" "+f.Evidence+" "+f.Advice, says) {
-				if f.Title == "" || f.Evidence == "" || f.Consequence == "" || f.Advice == "" {
-					t.Errorf("%s says too little:\n%s", code, text)
-				}
-				return
-			}
-		}
+	isWanted := func(f doctor.Finding) bool {
+		return f.Code == code && f.Severity == severity && strings.Contains(f.Title+" "+f.Evidence+" "+f.Advice, says)
 	}
-	t.Errorf("want %s %s with %q, got\n%s", severity, code, says, text)
+	ok, r, text := diagnoseUntil(t, s, func(r *doctor.Report, _ string) bool { return slices.ContainsFunc(r.Findings(), isWanted) })
+	if !ok {
+		t.Errorf("want %s %s with %q, got\n%s", severity, code, says, text)
+		return
+	}
+	f := r.Findings()[slices.IndexFunc(r.Findings(), isWanted)]
+	if f.Title == "" || f.Evidence == "" || f.Consequence == "" || f.Advice == "" {
+		t.Errorf("%s says too little:\n%s", code, text)
+	}
 }
 
 // wantHealthy fails if there are findings, but for notes of these codes.
-func wantHealthy(t *testing.T, s site, notes ...string) (text string) {
+func wantHealthy(t *testing.T, s site, notes ...string) {
 	t.Helper()
-	for range tries {
-		var r *doctor.Report
-		r, text = diagnose(t, s)
-		if !slices.ContainsFunc(r.Findings(), func(f doctor.Finding) bool {
-			return f.Severity != doctor.Note || !slices.Contains(notes, f.Code)
-		}) {
-			return text
-		}
+	ok, _, text := diagnoseUntil(t, s, func(r *doctor.Report, _ string) bool { return isHealthy(r, notes...) })
+	if !ok {
+		t.Errorf("a finding of a healthy server:\n%s", text)
 	}
-	t.Errorf("a finding of a healthy server:\n%s", text)
-	return text
+}
+
+// isHealthy says whether there are no findings, but for notes of these codes.
+func isHealthy(r *doctor.Report, notes ...string) bool {
+	return !slices.ContainsFunc(r.Findings(), func(f doctor.Finding) bool {
+		return f.Severity != doctor.Note || !slices.Contains(notes, f.Code)
+	})
 }
 
 // TestHealthy: the bridge itself has no finding, whatever it speaks, and the report says
@@ -117,15 +111,13 @@ func TestHealthy(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			// What is only sometimes seen may stay unseen on a busy machine: the bridge may have had no
-			// need to begin a stream, or the check no time.
-			var text string
-			for range 3 {
-				if text = wantHealthy(t, c.site(t)); strings.Contains(text, c.says) && strings.Contains(text, "tools ") {
-					return
-				}
+			// What is only sometimes seen may stay unseen: the bridge may have had no need to begin a stream.
+			says := func(r *doctor.Report, text string) bool {
+				return isHealthy(r) && strings.Contains(text, c.says) && strings.Contains(text, "tools ")
 			}
-			t.Errorf("the report says nothing of %q, or of tools:\n%s", c.says, text)
+			if ok, _, text := diagnoseUntil(t, c.site(t), says); !ok {
+				t.Errorf("there is a finding, or the report says nothing of %q, or of tools:\n%s", c.says, text)
+			}
 		})
 	}
 }
