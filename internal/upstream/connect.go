@@ -105,6 +105,8 @@ func (c *connector) checkStillModern(ctx context.Context, conn bridge.Conn) erro
 	case modern:
 		c.failedProbes = 0
 		return nil
+	case errors.Is(err, probe.ErrUnasked): // it may be the same when it is there again
+		return err
 	case err != nil:
 		if c.failedProbes++; c.failedProbes < maxFailedProbes {
 			return err

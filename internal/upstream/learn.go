@@ -54,8 +54,11 @@ func withoutStderr(err error) error {
 
 // handleInitialized is called with the answer of a legacy server to initialize. If that says that the server
 // is a modern one by now, it ends the shared server; if it is an error, or a version without initialize,
-// endIfChanged decides.
+// endIfChanged decides. An answer in the place of a server that is not there says nothing.
 func (c *connector) handleInitialized(m jsonrpc.Message) {
+	if c.s.prober.IsUnasked(m) {
+		return
+	}
 	claimed := probe.ClaimsModern(m)
 	if m.IsError() && m.Lookup("error", "data", "reason") == nil { // else there is no server
 		c.s.log.Warn("the server has refused initialize; --protocol says what is spoken with it", "code", string(m.Lookup("error", "code")))
@@ -165,7 +168,7 @@ func (l *responseWatcher) handleReceived(m *jsonrpc.Message) (reply *jsonrpc.Mes
 	case "tools/list":
 		l.toolSchemas.Learn(m.Result(), asked.listVersion)
 	case "server/discover":
-		if m.IsError() && l.modern {
+		if m.IsError() && l.modern && m.Lookup("error", "data", "reason") == nil { // else there is no server
 			l.s.log.Warn("the server has refused server/discover; --protocol says what is spoken with it", "code", string(m.Lookup("error", "code")))
 		}
 		*m = l.s.withServedVersions(*m)

@@ -56,17 +56,20 @@ func (p *Prober) ask(ctx context.Context, placed func()) (modern bool, spare *Pr
 		return false, nil, p.opts.Context.Err()
 	case err != nil && !p.opts.IsCommand:
 		return false, nil, err // the connection was lost, which says nothing
-	case !p.opts.IsCommand && isUnauthorized(m):
-		return false, nil, &unauthorizedError{m}
+	case p.IsUnasked(m):
+		return false, nil, &inPlaceError{m}
 	}
 	return false, nil, nil
 }
 
 // Discover asks the server at the other end of conn for its era, with server/discover, and reports whether
-// the answer is that of a modern server. The error is why conn is of no use any more; that no answer came is
-// no error.
+// the answer is that of a modern server. The error is why conn is of no use any more; it wraps ErrUnasked if the
+// server was not reached. That no answer came is no error.
 func (p *Prober) Discover(ctx context.Context, conn bridge.Conn) (modern bool, err error) {
 	m, err := p.askOn(ctx, conn, discoverRequest(), p.AnswerTimeout)
+	if err == nil && p.inPlaceReason(m) != "" {
+		err = &inPlaceError{m}
+	}
 	return AnswersModern(m), err
 }
 

@@ -299,7 +299,10 @@ func (c *fallbackConn) findsModern(ctx context.Context, old bridge.Conn, answer 
 		p.NoteEra(true)
 		return true
 	}
-	if signInReason(answer) == httpdial.ReasonAuthServerUnavailable { // to ask would wait for the identity provider once more
+	switch {
+	case signInReason(answer) == httpdial.ReasonAuthServerUnavailable: // to ask would wait for the identity provider once more
+		return false
+	case p.IsUnasked(answer) && !isUnauthorized(answer): // it would not be reached now either
 		return false
 	}
 	if refused {

@@ -35,9 +35,35 @@ func (e *silentError) Error() string {
 // PublicError is what clients are told (bridge.Serve).
 func (e *silentError) PublicError() string { return e.Error() }
 
-// An unauthorizedError says that a server could not be asked for its era, because nobody has signed in to it.
-type unauthorizedError struct {
-	answer jsonrpc.Message // the error response that came in the place of the server's; it says where to sign in
+// ErrUnasked is what errors wrap which say that a remote server could not be asked: it was not reached, or did not let us in.
+var ErrUnasked = errors.New("the server could not be asked")
+
+// An inPlaceError says that a Conn has answered a question in the place of a remote server, and why. It wraps ErrUnasked, unless the
+// connection was lost before the server had answered: then the question may be what it has ended at.
+type inPlaceError struct {
+	answer jsonrpc.Message // the error response of the Conn; it may say where to sign in
+}
+
+// inPlaceReason returns the reason, one of package httpdial, why the Conn to a remote server has answered m in the server's place;
+// "": the server has answered itself. Over HTTP it is always "": there m may be made of what the server has said.
+func (p *Prober) inPlaceReason(m jsonrpc.Message) string {
+	if p.opts.IsCommand || p.isHTTP() || !m.IsError() {
+		return ""
+	}
+	reason, _ := jsonrpc.Text(m.Lookup("error", "data", "reason"))
+	switch reason {
+	case httpdial.ReasonUnreachable, httpdial.ReasonTLS, httpdial.ReasonTimeout, httpdial.ReasonConnectionLost, httpdial.ReasonServerDown,
+		httpdial.ReasonForbidden, httpdial.ReasonRedirect, httpdial.ReasonHTTPStatus, httpdial.ReasonNotMCP, httpdial.ReasonTooManyRequests:
+		return reason
+	}
+	return signInReason(m)
+}
+
+// IsUnasked reports whether the Conn to a remote server has answered m in the server's place, because the server was not reached,
+// or did not let us in. That says nothing of the server's era. Over HTTP it is false: there m may be made of what the server has said.
+func (p *Prober) IsUnasked(m jsonrpc.Message) bool {
+	reason := p.inPlaceReason(m)
+	return reason != "" && reason != httpdial.ReasonConnectionLost
 }
 
 // isUnauthorized reports whether a response says that a credential for the server is missing.
@@ -54,16 +80,24 @@ func signInReason(m jsonrpc.Message) string {
 }
 
 // Error returns the message of the answer.
-func (e *unauthorizedError) Error() string {
+func (e *inPlaceError) Error() string {
 	text, _ := jsonrpc.Text(e.answer.Lookup("error", "message"))
 	return text
 }
 
 // PublicError is what clients are told (bridge.Serve).
-func (e *unauthorizedError) PublicError() string { return e.Error() }
+func (e *inPlaceError) PublicError() string { return e.Error() }
+
+// Unwrap returns ErrUnasked, or nil if the connection was lost.
+func (e *inPlaceError) Unwrap() error {
+	if reason, _ := jsonrpc.Text(e.answer.Lookup("error", "data", "reason")); reason == httpdial.ReasonConnectionLost {
+		return nil
+	}
+	return ErrUnasked
+}
 
 // PublicData is the data of the error that clients get: where to sign in, for instance.
-func (e *unauthorizedError) PublicData() []byte { return e.answer.Lookup("error", "data") }
+func (e *inPlaceError) PublicData() []byte { return e.answer.Lookup("error", "data") }
 
 // rounded returns a time as people want to read it: in seconds, or milliseconds if it is shorter.
 func rounded(d time.Duration) time.Duration {
