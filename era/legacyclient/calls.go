@@ -226,6 +226,4 @@ func (k *calls) failAll(text string, data []byte, out *era.Out) {
 		k.inputs.cancelRequests(c, nil, out)
 		refuse(c.id, jsonrpc.CodeInternalError, text, data, out)
 	}
-	clear(k.byClientID)
-	clear(k.atServer)
 }

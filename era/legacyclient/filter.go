@@ -297,7 +297,6 @@ func (f *filter) ServerEnded(_ time.Time, err error, _ []jsonrpc.ID, out *era.Ou
 	for _, w := range f.listen.waiters {
 		refuse(w.id, jsonrpc.CodeInternalError, text, data, out)
 	}
-	f.listen = listener{session: &f.session}
 }
 
 // reply answers a request of the client. A nil result is {}.
