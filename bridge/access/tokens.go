@@ -73,7 +73,7 @@ func LoadTokens(file string) (*Tokens, error) {
 // text has lines as for LoadTokens, separated by line feeds or semicolons. Errors name the
 // number of the line, for which empty lines are not counted.
 func ParseTokens(text string) (*Tokens, error) {
-	set, line, err := parseTokens(strings.FieldsFunc(text, func(r rune) bool { return r == ';' || r == '\n' }))
+	set, line, err := parseTokens(strings.FieldsFunc(text, func(r rune) bool { return r == ';' || r == '\n' }), "entry")
 	switch {
 	case err != nil && line > 0:
 		return nil, fmt.Errorf("entry %d: %w", line, err)
@@ -122,7 +122,7 @@ func (t *Tokens) read() (*tokenSet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the tokens: %w", err)
 	}
-	set, line, err := parseTokens(strings.Split(text, "\n"))
+	set, line, err := parseTokens(strings.Split(text, "\n"), "line")
 	switch {
 	case err != nil && line > 0:
 		return nil, fmt.Errorf("%s:%d: %w", t.file, line, err)
@@ -216,9 +216,9 @@ func ReadSecret(file string) (text string, err error) {
 	return string(data), nil
 }
 
-// parseTokens reads lines of a file of tokens (LoadTokens). bad is the number of the line that err is about; 0: err is
-// about all of them.
-func parseTokens(lines []string) (set *tokenSet, bad int, err error) {
+// parseTokens reads lines of a file of tokens (LoadTokens). unit is what an error calls another line: "line" or "entry".
+// bad is the number of the line that err is about; 0: err is about all of them.
+func parseTokens(lines []string, unit string) (set *tokenSet, bad int, err error) {
 	set = new(tokenSet)
 	seen := make(map[[sha256.Size]byte]tokenEntry)
 	for i, line := range lines {
@@ -238,7 +238,7 @@ func parseTokens(lines []string) (set *tokenSet, bad int, err error) {
 			seen[e.sum] = e
 			set.entries = append(set.entries, e)
 		} else if other.name != e.name {
-			return nil, i + 1, fmt.Errorf("this is the token of %d again, under another name; give each name tokens of its own", other.line)
+			return nil, i + 1, fmt.Errorf("this is the token of %s %d again, under another name; give each name tokens of its own", unit, other.line)
 		}
 	}
 	if len(set.entries) == 0 {

@@ -41,7 +41,7 @@ func TestParseTokens(t *testing.T) {
 		{"name of a certificate", "cert:alice " + tokenA, "", "the name, which comes first,"},
 		{"not ASCII", "alice " + tokenA + "\u00e9", "", "visible ASCII"},
 		{"control character", "alice " + tokenA + "\x00", "", "visible ASCII"},
-		{"two names", "alice " + tokenA + "\nbob " + tokenA, "", "entry 2: this is the token of 1 again"},
+		{"two names", "alice " + tokenA + "\nbob " + tokenA, "", "entry 2: this is the token of entry 1 again, under another name"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -75,6 +75,7 @@ func TestLoadTokens(t *testing.T) {
 		"alice " + tokenA[:9] + " x":        file + ":1: a name and a token are expected",
 		"":                                  file + ": there is no token",
 		strings.Repeat("#\n", maxSecretFileSize/2) + "a " + tokenA: file + " is larger than 1 MiB",
+		"\nalice " + tokenA + "\nbob " + tokenA + "\n":             file + ":3: this is the token of line 2 again, under another name",
 	} {
 		write(t, file, text, 0o600)
 		_, err := LoadTokens(file)
