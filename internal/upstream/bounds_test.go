@@ -70,7 +70,7 @@ func TestSharedUnitsAreBounded(t *testing.T) {
 	}
 	for _, shared := range s.pool.Servers() {
 		if shared.Key.Principal == "a" {
-			shared.ShutDown(probe.ErrChanged)
+			shared.Shutdown(probe.ErrChanged)
 		}
 	}
 	if err := join(sharing.Key{Principal: "c"}); err != nil {

@@ -125,6 +125,6 @@ func (c *connector) endIfChanged() (ended bool) {
 	if !c.s.prober.SuspectOtherEra() {
 		return false
 	}
-	c.shared.ShutDown(probe.ErrChanged)
+	c.shared.Shutdown(probe.ErrChanged)
 	return true
 }

@@ -30,7 +30,7 @@ func TestJoinWhatEnds(t *testing.T) {
 	end := func() {
 		if shared := s.pool.Servers(); len(shared) > 0 {
 			once.Do(func() { // between entering it and its Mux
-				shared[0].ShutDown(probe.ErrChanged)
+				shared[0].Shutdown(probe.ErrChanged)
 				s.pool.Wait()
 			})
 		}

@@ -69,7 +69,7 @@ func (c *connector) handleInitialized(m jsonrpc.Message) {
 	case !m.IsError() && claimed == "":
 	case c.s.spec.Protocol == era.Auto && probe.AnswersModern(m): // it says so itself
 		c.s.prober.NoteEra(true)
-		c.shared.ShutDown(probe.ErrChanged)
+		c.shared.Shutdown(probe.ErrChanged)
 	default:
 		c.endIfChanged()
 	}

@@ -59,7 +59,7 @@ func TestRouterManyUnits(t *testing.T) {
 		}
 		for _, shared := range s.pool.Servers() {
 			if strings.Contains(shared.Key.Capabilities, "e3") {
-				shared.ShutDown(probe.ErrChanged)
+				shared.Shutdown(probe.ErrChanged)
 			}
 		}
 		if m, err := bridgetest.Recv(t.Context(), client); err != nil || !m.IsError() || m.ID() != jsonrpc.IntID(103) {

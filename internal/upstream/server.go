@@ -198,7 +198,7 @@ func (s *Server) poolOptions() sharing.Options {
 // may still be the one that it was.)
 func (s *Server) endOtherEra(modern bool) {
 	if s.isHTTP() {
-		s.pool.ShutDownIf(func(k sharing.Key) bool { return k.Legacy == modern }, probe.ErrChanged)
+		s.pool.ShutdownIf(func(k sharing.Key) bool { return k.Legacy == modern }, probe.ErrChanged)
 	}
 }
 

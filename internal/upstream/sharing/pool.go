@@ -301,8 +301,8 @@ func (p *Pool) addLocked(s *Server) {
 	p.serversByID[s.id] = s
 }
 
-// ShutDownIf ends the servers for whose key meets returns true. reason is what their clients are told.
-func (p *Pool) ShutDownIf(meets func(Key) bool, reason error) {
+// ShutdownIf ends the servers for whose key meets returns true. reason is what their clients are told.
+func (p *Pool) ShutdownIf(meets func(Key) bool, reason error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range p.servers {

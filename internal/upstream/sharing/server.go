@@ -35,8 +35,8 @@ type Server struct {
 // ID returns a number, as text, that tells the Server from others of its Pool; "": no client can join it yet.
 func (s *Server) ID() string { return s.id }
 
-// ShutDown ends the Server; the next client begins another one. reason is what its clients are told.
-func (s *Server) ShutDown(reason error) {
+// Shutdown ends the Server; the next client begins another one. reason is what its clients are told.
+func (s *Server) Shutdown(reason error) {
 	p := s.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
