@@ -45,7 +45,7 @@ func (c *Command) Dial(ctx context.Context) (bridge.Conn, error) {
 		return nil, err
 	}
 	if c.OnStart != nil {
-		c.OnStart(p.Pid())
+		c.OnStart(p.PID())
 	}
 	opts := c.Options
 	opts.Peer = Server

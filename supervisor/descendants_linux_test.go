@@ -27,11 +27,11 @@ import (
 func TestExitedProcessIsHeldUntilStop(t *testing.T) {
 	p := mustStart(t, sh("exit 0"))
 	<-p.Done()
-	if st, err := readStat(p.Pid()); err != nil || st.state != 'Z' || st.pgid != p.Pid() {
+	if st, err := readStat(p.PID()); err != nil || st.state != 'Z' || st.pgid != p.PID() {
 		t.Errorf("before Stop: %c, %v; want a zombie that leads its group", st.state, err)
 	}
 	mustStop(t, p)
-	if st, err := readStat(p.Pid()); err == nil && st.ppid == os.Getpid() {
+	if st, err := readStat(p.PID()); err == nil && st.ppid == os.Getpid() {
 		t.Error("not reaped by Stop")
 	}
 }
@@ -40,7 +40,7 @@ func TestExitedProcessIsHeldUntilStop(t *testing.T) {
 func TestWaitWithoutPidfd(t *testing.T) {
 	p := mustStart(t, sh("exit 5"))
 	<-p.Done()
-	old := &child{pid: p.Pid()}
+	old := &child{pid: p.PID()}
 	if err := old.wait(); err == nil || err.Error() != "exit status 5" {
 		t.Errorf("wait: %v", err)
 	}
@@ -85,7 +85,7 @@ func TestKilledBridgeTakesItsChild(t *testing.T) {
 	life := newLifeline(t)
 	b := startBridge(t)
 	b.say(t, "start", `exec 9>"$1"; echo; exec sleep 1000`, life.path)
-	kill(t, b.process.Pid())
+	kill(t, b.process.PID())
 	life.awaitEnd(t)
 }
 
@@ -102,7 +102,7 @@ func TestKilledBridgeTakesDescendants(t *testing.T) {
 		b.say(t, "watchdog") // the second call does nothing
 		b.say(t, "start", script, life.path)
 		b.say(t, "start", "echo")
-		kill(t, b.process.Pid())
+		kill(t, b.process.PID())
 		life.awaitEnd(t)
 	}
 }
@@ -113,7 +113,7 @@ func TestKilledBridgeTakesWhatItIsStarting(t *testing.T) {
 	b := startBridge(t)
 	b.say(t, "watchdog")
 	b.say(t, "fork", `exec 9>"$1"; sleep 1000 & echo; sleep 1000`, life.path)
-	kill(t, b.process.Pid())
+	kill(t, b.process.PID())
 	life.awaitEnd(t)
 }
 
@@ -137,7 +137,7 @@ func TestWatchdogIsToldOfStarts(t *testing.T) {
 		t.Fatalf("it was told %q", lines)
 	}
 	first, second := lines[0][1:], lines[3][1:]
-	if want := []string{"?" + first, fmt.Sprintf("+%d %s", p.Pid(), first), fmt.Sprintf("-%d", p.Pid()), "?" + second, "!" + second, ""}; !slices.Equal(lines, want) {
+	if want := []string{"?" + first, fmt.Sprintf("+%d %s", p.PID(), first), fmt.Sprintf("-%d", p.PID()), "?" + second, "!" + second, ""}; !slices.Equal(lines, want) {
 		t.Errorf("it was told %q, want %q", lines, want)
 	}
 }
@@ -151,7 +151,7 @@ func TestKilledBridgeTakesContainers(t *testing.T) {
 	b := startBridge(t)
 	b.say(t, "watchdog")
 	b.say(t, "await-watchdog")
-	fd, err := unix.PidfdOpen(watchdogOf(t, b.process.Pid()), 0)
+	fd, err := unix.PidfdOpen(watchdogOf(t, b.process.PID()), 0)
 	bridgetest.Must(t, err)
 	defer unix.Close(fd)
 	b.say(t, "run", e.Path, "--context", "x", "run", "-i", "--rm", "IMAGE", "polite") // which has ended
@@ -161,7 +161,7 @@ func TestKilledBridgeTakesContainers(t *testing.T) {
 	}
 	b.say(t, "run", e.Path, "--context", "x", "run", "-i", "--rm", "IMAGE", "stubborn")
 	os.Remove(e.log)
-	kill(t, b.process.Pid())
+	kill(t, b.process.PID())
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	if n, err := unix.Poll(fds, 60_000); n != 1 {
 		t.Fatal("the watchdog does not end", err)
@@ -183,7 +183,7 @@ func TestWatchdogEndsWithTheBridge(t *testing.T) {
 	b.say(t, "await-watchdog")
 	b.say(t, "start", "echo; cat")
 	b.say(t, "stop")
-	dog := watchdogOf(t, b.process.Pid())
+	dog := watchdogOf(t, b.process.PID())
 	fd, err := unix.PidfdOpen(dog, 0)
 	bridgetest.Must(t, err)
 	defer unix.Close(fd)
@@ -435,8 +435,8 @@ func TestOurChildren(t *testing.T) {
 	<-q.Done() // a zombie counts
 	for name, list := range map[string]func() ([]int, error){"children": ourChildren, "by parent": ourChildrenByScan} {
 		pids, err := list()
-		if err != nil || len(pids) != 2 || !slices.Contains(pids, p.Pid()) || !slices.Contains(pids, q.Pid()) {
-			t.Errorf("%s: %v, %v; want %d and %d", name, pids, err, p.Pid(), q.Pid())
+		if err != nil || len(pids) != 2 || !slices.Contains(pids, p.PID()) || !slices.Contains(pids, q.PID()) {
+			t.Errorf("%s: %v, %v; want %d and %d", name, pids, err, p.PID(), q.PID())
 		}
 	}
 }

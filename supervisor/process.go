@@ -169,8 +169,8 @@ func (p *Process) wait(stderrEnd <-chan struct{}) {
 	close(p.done)
 }
 
-// Pid returns the process id, which is also the id of the process group.
-func (p *Process) Pid() int { return p.child.pid }
+// PID returns the process id, which is also the id of the process group.
+func (p *Process) PID() int { return p.child.pid }
 
 // Stdin returns our end of the child's stdin. It is an *os.File, which has write
 // deadlines (not on Windows). Most programs end when it is closed; Stop closes it first.

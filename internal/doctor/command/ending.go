@@ -15,7 +15,7 @@ const leftBehindTimeout = 500 * time.Millisecond
 // checkEnding ends p as clients end a server, by the end of its input, and adds C11 if it does not end, or leaves processes. It
 // ends those, too.
 func (d *diagnosis) checkEnding(p *serverProcess) {
-	pid := p.process.Pid()
+	pid := p.process.PID()
 	before := descendantsOf(pid)
 	began := time.Now()
 	p.closeStdin()
@@ -47,7 +47,7 @@ func (d *diagnosis) addIgnoresEnd(p *serverProcess) {
 // checkLeftBehind adds C11 for processes and containers that are left of p, which has ended, and ends them. before are the
 // processes that descended from p when it still ran.
 func (d *diagnosis) checkLeftBehind(p *serverProcess, before []systemProcess) {
-	pid := p.process.Pid()
+	pid := p.process.PID()
 	left := stillRunning(before, pid)
 	for until := time.Now().Add(leftBehindTimeout); len(left) > 0 && time.Now().Before(until); left = stillRunning(before, pid) {
 		time.Sleep(20 * time.Millisecond)

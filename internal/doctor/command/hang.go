@@ -81,8 +81,8 @@ func (d *diagnosis) requestOfNewProcess(ctx context.Context, env []string, termi
 
 // pidsOf returns the ids of the process p and of those that descend from it.
 func pidsOf(p *serverProcess) []int {
-	pids := []int{p.process.Pid()}
-	for _, member := range descendantsOf(p.process.Pid()) {
+	pids := []int{p.process.PID()}
+	for _, member := range descendantsOf(p.process.PID()) {
 		pids = append(pids, member.pid)
 	}
 	return pids

@@ -75,7 +75,7 @@ func startProcess(ctx context.Context, spec supervisor.Spec, maxLineBytes int) (
 	p.process = process
 	p.recording = doctor.RecordingOf(ctx)
 	p.recordedSession = p.recording.NewSession()
-	p.recording.RecordProcessEvent(p.recordedSession, trace.Event{Action: "started", PID: process.Pid(), Program: filepath.Base(spec.Path)})
+	p.recording.RecordProcessEvent(p.recordedSession, trace.Event{Action: "started", PID: process.PID(), Program: filepath.Base(spec.Path)})
 	go p.readStdout()
 	go p.writeStdin()
 	return p, nil
@@ -252,7 +252,7 @@ func (p *serverProcess) stop() error {
 	<-p.stdoutEnded // the reader sends answers, too
 	close(p.inputQueue)
 	<-p.writingEnded
-	ended := trace.Event{Action: "ended", PID: p.process.Pid(), StopRequested: true, Duration: time.Since(p.startedAt)}
+	ended := trace.Event{Action: "ended", PID: p.process.PID(), StopRequested: true, Duration: time.Since(p.startedAt)}
 	if how := p.process.ExitError(); how != nil {
 		ended.Err = how.Error()
 	}
