@@ -171,6 +171,7 @@ func (f *doctorFlags) examine(ctx context.Context, to target, arguments []byte, 
 			return nil, nil, err
 		}
 		to.url = s.URL
+		warnUnusedWithServer(f.set, target{url: s.URL, argv: []string{s.Command}}, log)
 	}
 	if to.url != "" {
 		report := doctor.NewReport(printable.RedactURL(to.url, "hidden"))

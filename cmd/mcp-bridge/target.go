@@ -220,21 +220,21 @@ var authFlagsWithConfig = []string{"auth-dir", "token-store", "allow-private-aut
 // warnUnusedFlags logs a warning for each flag that the user has given and that has no effect on this server: a command, a URL or,
 // where to is empty, the servers of a configuration file.
 func warnUnusedFlags(fs *pflag.FlagSet, to target, log hclog.Logger) {
-	unused, kind := slices.Concat(remoteOnlyFlags, authFlagNames), "a command"
-	switch {
-	case to.url != "" && !mayHaveCredential(to.url):
-		unused, kind = slices.Concat(commandOnlyFlags, httpOnlyFlags, []string{"ca-file", "client-cert", "client-key"}, authFlagNames), "a socket"
-	case strings.HasPrefix(strings.ToLower(to.url), "ws"):
-		unused, kind = slices.Concat(commandOnlyFlags, httpOnlyFlags), "a WebSocket"
-	case to.url != "":
-		unused, kind = commandOnlyFlags, "a URL"
-	case to.argv == nil:
-		ofOne := slices.DeleteFunc(slices.Clone(authFlagNames), func(name string) bool { return slices.Contains(authFlagsWithConfig, name) })
-		unused, kind = slices.Concat(singleServerFlags, ofOne), "--config: write it into the file"
-	}
-	if fs.Name() == "doctor" && to.url != "" {
-		unused = append(slices.Clone(unused), "max-message-size")
-	}
+	unused, kind := unusedFlags(fs.Name(), to)
+	warnFlags(fs, unused, kind, log)
+}
+
+// warnUnusedWithServer logs a warning for each flag that the user has given and that has no effect on to, which is a server of a
+// configuration file, but has one on others of the file: warnUnusedFlags has named those that have none on any.
+func warnUnusedWithServer(fs *pflag.FlagSet, to target, log hclog.Logger) {
+	named, _ := unusedFlags(fs.Name(), target{})
+	unused, kind := unusedFlags(fs.Name(), to)
+	unused = slices.DeleteFunc(unused, func(name string) bool { return slices.Contains(named, name) })
+	warnFlags(fs, unused, kind, log)
+}
+
+// warnFlags logs a warning for each of these flags that the user has given: that it has no effect with a server of this kind.
+func warnFlags(fs *pflag.FlagSet, unused []string, kind string, log hclog.Logger) {
 	for _, name := range unused {
 		if (name == "ca-file" || name == "allow-private-auth") && (fs.Changed("oidc-issuer") || fs.Changed("introspect")) {
 			continue // it counts for those
@@ -243,6 +243,27 @@ func warnUnusedFlags(fs *pflag.FlagSet, to target, log hclog.Logger) {
 			log.Warn("--" + name + " has no effect with " + kind)
 		}
 	}
+}
+
+// unusedFlags returns the names of the flags of a command that have no effect on this server, and what kind of server that is, in
+// words. Where to is empty, it is about the servers of a configuration file.
+func unusedFlags(command string, to target) (unused []string, kind string) {
+	unused, kind = slices.Concat(remoteOnlyFlags, authFlagNames), "a command"
+	switch {
+	case to.url != "" && !mayHaveCredential(to.url):
+		unused, kind = slices.Concat(commandOnlyFlags, httpOnlyFlags, []string{"ca-file", "client-cert", "client-key"}, authFlagNames), "a socket"
+	case strings.HasPrefix(strings.ToLower(to.url), "ws"):
+		unused, kind = slices.Concat(commandOnlyFlags, httpOnlyFlags), "a WebSocket"
+	case to.url != "":
+		unused, kind = slices.Clone(commandOnlyFlags), "a URL"
+	case to.argv == nil:
+		ofOne := slices.DeleteFunc(slices.Clone(authFlagNames), func(name string) bool { return slices.Contains(authFlagsWithConfig, name) })
+		unused, kind = slices.Concat(singleServerFlags, ofOne), "--config: write it into the file"
+	}
+	if command == "doctor" && to.url != "" {
+		unused = append(unused, "max-message-size")
+	}
+	return unused, kind
 }
 
 // isURL reports whether an argument is meant as the address of a remote server: it begins with a scheme and "://", or with

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -50,6 +51,30 @@ func TestUnusedFlagsAreNamed(t *testing.T) {
 		slices.Sort(named)
 		if got := strings.Join(named, " "); got != test.unused {
 			t.Errorf("%s %s %s: named are %q", test.command, test.flags, test.server, got)
+		}
+	}
+}
+
+// doctor --config names, once each, the flags that have no effect on any server of a file, and those that have none on this one.
+func TestDoctorOfFileNamesUnusedFlags(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "servers.json")
+	bridgetest.Must(t, os.WriteFile(file, []byte(`{"mcpServers": {"far": {"url": "http://127.0.0.1:1/mcp"}, "local": {"command": "/no-such-command"}}}`), 0o600))
+	for args, unused := range map[string]string{
+		"--max-message-size 1MiB --pty --cwd / far":        "--cwd has no effect with --config: write it into the file|--max-message-size has no effect with a URL|--pty has no effect with a URL",
+		"--max-message-size 1MiB --pty --auth-dir x local": "--auth-dir has no effect with a command",
+		"--json far":   "",
+		"--json local": "",
+	} {
+		_, out, errs := try(t, append([]string{"doctor", "--config", file}, strings.Fields(args)...)...)
+		var named []string
+		for line := range strings.Lines(errs) {
+			if at := strings.Index(line, "--"); at >= 0 {
+				named = append(named, strings.TrimSpace(line[at:]))
+			}
+		}
+		slices.Sort(named)
+		if strings.Join(named, "|") != unused || out == "" {
+			t.Errorf("%s: stderr is %q, stdout %q", args, errs, out)
 		}
 	}
 }
