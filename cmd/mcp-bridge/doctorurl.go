@@ -23,7 +23,8 @@ import (
 
 // doctorAuthFlags are those of authFlags that say which stored credential is meant, and how it is renewed.
 var doctorAuthFlags = []string{"auth", "profile", "client-id", "client-issuer", "client-secret-file", "auth-key", "auth-key-id", "auth-key-alg",
-	"client-metadata-url", "resource", "authorize-param", "issuer-alias", "auth-dir", "token-store", "allow-private-auth"}
+	"client-metadata-url", "resource", "authorize-param", "issuer-alias", "assertion-file", "idp-issuer", "idp-token-url", "idp-client-id",
+	"idp-client-secret-file", "id-token-file", "auth-dir", "token-store", "allow-private-auth"}
 
 // registerForDoctor registers the flags of doctorAuthFlags. The fields of the other flags have their defaults.
 func (f *authFlags) registerForDoctor(fs *pflag.FlagSet) {

@@ -286,6 +286,21 @@ func TestDoctorUsesStored(t *testing.T) {
 	}
 }
 
+// doctor takes the flags of each way to get a token without a person, and uses the token that connect has got so.
+func TestDoctorWithoutPerson(t *testing.T) {
+	server := authtest.New(t)
+	m := newMachine(t, false)
+	assertion := filepath.Join(t.TempDir(), "assertion")
+	bridgetest.Must(t, os.WriteFile(assertion, []byte("assertion-canary"), 0o600))
+	flags := []string{"doctor", "--auth", "jwt-bearer", "--client-id", "robot", "--assertion-file", assertion, server.URL}
+	m.wantAnswer(http.StatusOK, signin.Settings{Server: server.URL, Mode: "jwt-bearer", Client: signin.Client{ID: "robot"}, AssertionFile: assertion})
+	if out := m.want(exitOK, "credential    the stored one", flags...); strings.Contains(out, "H18") {
+		t.Errorf("jwt-bearer: %s", out)
+	}
+	m.want(exitOK, "", "doctor", "--auth", "enterprise", "--client-id", "robot", "--idp-issuer", server.URL, "--idp-token-url", server.URL+"/token",
+		"--idp-client-id", "bridge", "--idp-client-secret-file", assertion, "--id-token-file", assertion, server.URL)
+}
+
 // Where there is no browser, a code is shown if the server has them.
 func TestLoginByCode(t *testing.T) {
 	server := authtest.New(t)
