@@ -112,8 +112,8 @@ func loginCommandOf(fileAuth map[string][]string) string {
 	return printable.ShellCommand(words...)
 }
 
-// useStoredCredential gives the requests the stored credential that connect would use, renewed if it is due. It has nobody sign in, and takes
-// no longer than storeTimeout. cleanup waits for a renewal that takes longer; it is not nil unless there is an error.
+// useStoredCredential gives the requests the stored credential that connect would use, renewed if it is due. It has nobody sign in; a client
+// that needs no person gets its first token. It takes no longer than storeTimeout. cleanup waits for a renewal that takes longer; it is not nil unless there is an error.
 func (f *doctorFlags) useStoredCredential(ctx context.Context, address string, flags *authFlags, env environment, o *remote.Options) (cleanup func(), err error) {
 	cleanup = func() {}
 	spec := upstream.Spec{URL: address}
@@ -126,6 +126,7 @@ func (f *doctorFlags) useStoredCredential(ctx context.Context, address string, f
 	if err != nil || !s.IsUsed() {
 		return cleanup, err
 	}
+	o.NeedsNoPerson = !s.IsPersonal()
 	storeCtx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	options, err := s.Options(storeCtx)
@@ -169,8 +170,9 @@ func storedResource(ctx context.Context, options client.Options) string {
 	return e.Credential.Resource
 }
 
-// storedToken returns the stored access token, renewed if it is due; an empty one: none is stored. cleanup waits for a renewal that is
-// still under way when storeCtx is done: what it brings may replace what is stored, so it must not be lost.
+// storedToken returns the stored access token, renewed if it is due, or the first one of a client that needs no person; an empty one: there
+// is none. cleanup waits for a renewal that is still under way when storeCtx is done: what it brings may replace what is stored, so it must
+// not be lost.
 func storedToken(ctx, storeCtx context.Context, options client.Options) (token auth.Token, cleanup func(), err error) {
 	var notice atomic.Pointer[error] // why the store cannot be read, for one
 	options.OnError = func(err error) { notice.Store(&err) }
@@ -181,7 +183,11 @@ func storedToken(ctx, storeCtx context.Context, options client.Options) (token a
 	}
 	done := make(chan struct{})
 	cleanup = func() { <-done }
-	token, err = c.Token(storeCtx)
+	if token, err = c.Token(storeCtx); err == nil && token.AccessToken == "" && options.Machine != nil {
+		if _, err = pingServer(storeCtx, c, options.HTTPClient); err == nil {
+			token, err = c.Token(storeCtx)
+		}
+	}
 	go func() {
 		defer close(done)
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), renewalTimeout)

@@ -97,6 +97,18 @@ func login(ctx context.Context, args []string, env environment) error {
 func requestChallenge(ctx context.Context, c *client.Credential, plain *http.Client) (status int) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
+	resp, err := pingServer(ctx, c, plain)
+	if err != nil {
+		return 0
+	}
+	if refused := resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden; refused || resp.Request.Header.Get("Authorization") != "" {
+		return 0
+	}
+	return resp.StatusCode
+}
+
+// pingServer sends the server of a credential a request with that credential, and returns the answer without its body.
+func pingServer(ctx context.Context, c *client.Credential, plain *http.Client) (*http.Response, error) {
 	addr := c.Server()
 	if rest, ws := strings.CutPrefix(addr, "ws"); ws {
 		addr = "http" + rest
@@ -104,19 +116,15 @@ func requestChallenge(ctx context.Context, c *client.Credential, plain *http.Cli
 	const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, addr, bytes.NewReader([]byte(ping)))
 	if err != nil {
-		return 0
+		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
 	resp, err := (&client.Transport{Base: plain.Transport, Credential: c}).RoundTrip(req)
-	if err != nil {
-		return 0
+	if err == nil {
+		_ = resp.Body.Close()
 	}
-	_ = resp.Body.Close()
-	if refused := resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden; refused || resp.Request.Header.Get("Authorization") != "" {
-		return 0
-	}
-	return resp.StatusCode
+	return resp, err
 }
 
 // signIn signs the person in, or joins the sign-in of another process.

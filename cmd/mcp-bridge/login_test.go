@@ -286,7 +286,8 @@ func TestDoctorUsesStored(t *testing.T) {
 	}
 }
 
-// doctor takes the flags of each way to get a token without a person, and uses the token that connect has got so.
+// doctor takes the flags of each way to get a token without a person, and uses the token that connect has got so, or gets the first one. If
+// the provider refuses it, the report says so, and advises nobody to sign in.
 func TestDoctorWithoutPerson(t *testing.T) {
 	server := authtest.New(t)
 	m := newMachine(t, false)
@@ -299,6 +300,17 @@ func TestDoctorWithoutPerson(t *testing.T) {
 	}
 	m.want(exitOK, "", "doctor", "--auth", "enterprise", "--client-id", "robot", "--idp-issuer", server.URL, "--idp-token-url", server.URL+"/token",
 		"--idp-client-id", "bridge", "--idp-client-secret-file", assertion, "--id-token-file", assertion, server.URL)
+	m.want(exitOK, "Signed out", "logout", server.URL)
+	if out := m.want(exitOK, "credential    the stored one", flags...); strings.Contains(out, "H18") {
+		t.Errorf("the first token: %s", out)
+	}
+
+	server, refuse := newRefusingProvider(t)
+	refuse.Store(http.StatusUnauthorized)
+	out := strings.Join(strings.Fields(m.want(exitOK, "H18", append(flags[:len(flags)-1], server.URL)...)), " ")
+	if !strings.Contains(out, "invalid_client") || !strings.Contains(out, "Nobody signs in for this client") || strings.Contains(out, "mcp-bridge login") {
+		t.Errorf("refused: %s", out)
+	}
 }
 
 // Where there is no browser, a code is shown if the server has them.

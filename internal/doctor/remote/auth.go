@@ -56,8 +56,11 @@ func (p authorization) addCredentialFinding(ctx context.Context, r *probe.Reply,
 			seen += "; " + p.options.NoCredentialReason
 		}
 		do := `If the server has OAuth, sign in with "` + p.loginCommand() + `" and run doctor again: it uses the stored credential, as connect does. Else give it --header "Authorization: Bearer ..." (or the header that the server wants).`
-		if p.options.IsCredentialBound {
+		switch {
+		case p.options.IsCredentialBound:
 			do = "connect uses the stored sign-in: try it there. To see what lies behind, give doctor a token that is not bound, with --header \"Authorization: Bearer ...\", if the server takes such."
+		case p.options.NeedsNoPerson:
+			do = "Nobody signs in for this client, which gets its tokens by itself: check its id, and its secret, key or assertion, with whoever runs the provider."
 		}
 		p.addFinding("H18", doctor.Note, "The server wants credentials", seen, means, do)
 		return
@@ -87,6 +90,9 @@ func (p authorization) addCredentialFinding(ctx context.Context, r *probe.Reply,
 func (p authorization) signInAgainAdvice(first string) string {
 	if !p.options.UsesStoredCredential {
 		return ""
+	}
+	if p.options.NeedsNoPerson {
+		return ` The credential is the stored one of a client that needs no person: after "mcp-bridge logout" with this URL, the next request gets a new one.`
 	}
 	return " The credential is the stored one: " + first + `"` + p.loginCommand() + `" signs in anew.`
 }

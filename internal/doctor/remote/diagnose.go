@@ -23,6 +23,7 @@ type Options struct {
 	CredentialResource   string // URL of the resource for which the stored credential is; "": not known
 	NoCredentialReason   string // why no stored credential is sent; "": nobody has looked for one, or it is sent
 	IsCredentialBound    bool   // there is a stored credential, but it is bound to a key (DPoP), so it is not sent
+	NeedsNoPerson        bool   // the client gets its tokens by itself, so that nobody is told to sign in
 
 	// LoginCommand is the command that signs in, as it is written in a shell, without the URL; the report advises it. "":
 	// "mcp-bridge login".

@@ -57,7 +57,7 @@ func TestStoredStaysWithin(t *testing.T) {
 }
 
 // What doctor says of a sign-in can be done: the command has the flags that say which one is meant, and no part of the query; where
-// the stored token is bound to a key, nobody is told to sign in.
+// the stored token is bound to a key, or the client needs no person, nobody is told to sign in.
 func TestLoginAdvice(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -69,6 +69,7 @@ func TestLoginAdvice(t *testing.T) {
 		`"mcp-bridge login --profile work ` + s.URL + `/mcp"`:                {LoginCommand: "mcp-bridge login --profile work"},
 		`"mcp-bridge login --profile work URL, with the URL that doctor was`: {LoginCommand: "mcp-bridge login --profile work"},
 		`connect uses the stored sign-in`:                                    {IsCredentialBound: true, NoCredentialReason: "bound"},
+		`do: Nobody signs in for this client`:                                {NeedsNoPerson: true, NoCredentialReason: "refused"},
 	} {
 		query := ""
 		if strings.Contains(path, "URL, with") {
@@ -79,7 +80,7 @@ func TestLoginAdvice(t *testing.T) {
 		var text strings.Builder
 		bridgetest.Must(t, report.WriteText(&text))
 		joined := strings.Join(strings.Fields(text.String()), " ")
-		if !strings.Contains(joined, path) || strings.Contains(joined, "canary") || o.IsCredentialBound && strings.Contains(joined, "mcp-bridge login") {
+		if !strings.Contains(joined, path) || strings.Contains(joined, "canary") || (o.IsCredentialBound || o.NeedsNoPerson) && strings.Contains(joined, "mcp-bridge login") {
 			t.Errorf("want %s:\n%s", path, text.String())
 		}
 	}
