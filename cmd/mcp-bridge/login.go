@@ -60,11 +60,14 @@ func login(ctx context.Context, args []string, env environment) error {
 		return usagef("--auth-prompt error is for connect and serve; login --no-browser shows the address, and opens no browser")
 	}
 	s, err := f.credential.settings(positional[0], env)
+	switch s.Mode { // whatever else it may need, such as a client id
+	case signin.ModeNone:
+		return usagef("--auth none uses no credential: there is nothing to sign in for")
+	case signin.ModeClientCredentials, signin.ModeJWTBearer, signin.ModeEnterprise:
+		return usagef("--auth %s needs nobody to sign in: connect and serve get a token by themselves; doctor with the same flags tries whether they can", s.Mode)
+	}
 	if err != nil {
 		return err
-	}
-	if !s.IsPersonal() {
-		return usagef("--auth %s needs nobody to sign in: mcp-bridge gets a token when it connects", s.Mode)
 	}
 	ctx, cancel := cancelOnHangup(ctx, env.hangup)
 	defer cancel()

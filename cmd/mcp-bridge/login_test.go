@@ -395,8 +395,6 @@ func TestLoginMistakes(t *testing.T) {
 		{"login", exitUsage, "URL"},
 		{"login one two", exitUsage, "URL"},
 		{"login name", exitUsage, "URL"},
-		{"login --auth client-credentials --client-id c " + server.URL, exitUsage, "--client-secret-file"},
-		{"login --auth none " + server.URL, exitUsage, "nobody"},
 		{"login --auth-prompt error " + server.URL, exitUsage, "--auth-prompt error is for connect and serve"},
 		{"login --cancel " + server.URL, exitFail, "no sign-in"},
 		{"login --callback http://x " + server.URL, exitFail, "no sign-in"},
@@ -412,6 +410,28 @@ func TestLoginMistakes(t *testing.T) {
 	}
 	server.DenySignIn()
 	m.want(exitFail, "denied", "login", server.URL)
+}
+
+// A login with a way to get tokens that needs no person is refused by one message, whatever else that way needs.
+func TestLoginWithoutPerson(t *testing.T) {
+	server := authtest.New(t)
+	m := newMachine(t, true)
+	secret := filepath.Join(t.TempDir(), "secret")
+	bridgetest.Must(t, os.WriteFile(secret, []byte("canary"), 0o600))
+	const needsNobody = " needs nobody to sign in: connect and serve get a token by themselves; doctor with the same flags tries whether they can"
+	for args, says := range map[string]string{
+		"--auth client-credentials": "--auth client-credentials" + needsNobody,
+		"--auth client-credentials --client-id c --client-secret-file " + secret:         "--auth client-credentials" + needsNobody,
+		"--auth jwt-bearer --client-id c --assertion-file " + secret + " --auth-wait 9s": "--auth jwt-bearer" + needsNobody,
+		"--auth enterprise": "--auth enterprise" + needsNobody,
+		"--auth none":       "--auth none uses no credential: there is nothing to sign in for",
+		"--auth person":     `--auth "person": use auto, none, client-credentials, jwt-bearer or enterprise`,
+	} {
+		status, out, errs := m.run(nil, nil, append(strings.Fields("login "+args), server.URL)...)
+		if want := "mcp-bridge: " + says + "\nRun \"mcp-bridge help\" for the manual.\n"; status != exitUsage || out != "" || errs != want {
+			t.Errorf("%s: status %d, stdout %q, stderr %q; want %q", args, status, out, errs, want)
+		}
+	}
 }
 
 // What a login has guessed of a server without metadata counts for that login only: when the server has got its metadata, the next one

@@ -44,6 +44,9 @@ func (f *credentialFlags) parse(fs *pflag.FlagSet, args []string, env environmen
 	if positional, argv, err = parseFlags(fs, args); err != nil {
 		return nil, nil, err
 	}
+	if fs.Name() == "login" && f.config == "" && f.auth.mode != signin.ModeAuto {
+		return positional, argv, nil // login refuses it, and says why
+	}
 	fs.Visit(func(flag *pflag.Flag) {
 		kind := ""
 		switch {
