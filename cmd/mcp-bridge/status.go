@@ -60,6 +60,9 @@ func (f *credentialFlags) parse(fs *pflag.FlagSet, args []string, env environmen
 			fmt.Fprintf(env.stderr, "mcp-bridge: --%s has no effect with %s\n", flag.Name, kind)
 		}
 	})
+	if fs.Name() == "logout" { // its flagsWithoutEffect, which settings would want to fit together
+		f.auth.mode, f.auth.idp, f.auth.assertionFile = signin.ModeAuto, signin.IDP{}, ""
+	}
 	return positional, argv, nil
 }
 

@@ -108,6 +108,7 @@ func TestUnusedFlagsOfSignIn(t *testing.T) {
 		{"status --auth-prompt error " + server.URL, "--auth-prompt has no effect with status", exitOK},
 		{"status --check --dpop auto --auth auto " + server.URL, "", exitOK},
 		{"logout --no-browser " + server.URL, "--no-browser has no effect with logout", exitOK},
+		{"logout --auth client-credentials " + server.URL, "--auth has no effect with logout", exitOK},
 		{"login --config " + config + " --profile work a", "--profile has no effect with --config: write it into the file", exitOK},
 		{"status --config " + config + " --token-store file a", "", exitOK},
 	} {
