@@ -45,7 +45,7 @@ type modernCall struct {
 
 	requestState       string          // what its retry will have as requestState; "": it was not answered with input_required
 	shownURL           string          // the address that the client was asked to show; "": none
-	serverStatus       int             // the HTTP status with which the server asked for a sign-in; 0: the server was not asked
+	declinedStatus     int             // the HTTP status that the client is told if the person declines: that of the requests that waited for a sign-in when it was asked; nobody knows which of them is this call's
 	outcome            jsonrpc.Message // the server's answer, if it came before the retry; invalid: it did not
 	retryID            jsonrpc.ID      // the id of the retry in progress; zero: none is
 	retryProgressToken jsonrpc.ID      // the progress token of the retry; zero: it has none
@@ -83,7 +83,7 @@ func (t *clientPrompt) promptMessages(server string, need client.SignInRequired)
 	if c == nil {
 		return nil
 	}
-	c.requestState, c.shownURL, c.serverStatus = newUnguessableID(), need.URL, t.elicitor.serverStatus
+	c.requestState, c.shownURL, c.declinedStatus = newUnguessableID(), need.URL, t.elicitor.waitingStatusLocked()
 	t.callsByRequestState[c.requestState] = c
 	return []jsonrpc.Message{jsonrpc.NewResult(c.id, []byte(`{"resultType":"input_required","inputRequests":{"`+inputRequestKey+`":{"method":"`+methodElicit+`","params":`+params+`}}},"requestState":"`+c.requestState+`"}`)).WithRelated(c.id)}
 }
@@ -204,7 +204,7 @@ func (t *clientPrompt) handleRetry(c *modernCall, m jsonrpc.Message) (toServer, 
 			t.abandonCall(c)
 			toServer = jsonrpc.NewNotification(methodCancelled, []byte(`{"requestId":`+c.id.String()+`}`))
 		}
-		f := &httpdial.Fault{Reason: httpdial.ReasonAuthRequired, Status: cmp.Or(c.serverStatus, statusUnauthorized), Text: "the person has not wanted to sign in"}
+		f := &httpdial.Fault{Reason: httpdial.ReasonAuthRequired, Status: c.declinedStatus, Text: "the person has not wanted to sign in"}
 		return toServer, f.Response(m.ID()).WithRelated(m.ID())
 	case c.isOver(): // nobody had signed in yet
 		t.forgetCall(c)

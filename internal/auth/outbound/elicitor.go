@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"sync"
@@ -17,13 +18,12 @@ import (
 type SignInElicitor struct {
 	orderMu sync.Mutex // held while the client is told something, so that it hears it in order; locked before mu
 
-	mu              sync.Mutex                            // guards the fields below, and those of clientPrompt
-	currentPrompt   *clientPrompt                         // the conversation with the client; nil: there is no client
-	awaitedURL      string                                // the address of the sign-in that requests wait for
-	lastShownURL    string                                // the address that a client was last asked to show
-	declinedURL     string                                // the address that the person has declined to open; "": none
-	serverStatus    int                                   // the HTTP status that the server has answered to the request that began to wait last; 0: it was not asked
-	waitingRequests map[*context.CancelCauseFunc]struct{} // one for each request that waits for a sign-in: ends the wait
+	mu              sync.Mutex                       // guards the fields below, and those of clientPrompt
+	currentPrompt   *clientPrompt                    // the conversation with the client; nil: there is no client
+	awaitedURL      string                           // the address of the sign-in that requests wait for
+	lastShownURL    string                           // the address that a client was last asked to show
+	declinedURL     string                           // the address that the person has declined to open; "": none
+	waitingRequests map[*context.CancelCauseFunc]int // one for each request that waits for a sign-in, which ends the wait; with the HTTP status of the server's answer, or 401 if it was not asked
 }
 
 // WrapHandler returns a Handler that serves as h does, and makes its client the one that is asked to show addresses, as
@@ -92,21 +92,33 @@ func (a *SignInElicitor) beginWait(parent context.Context, addr string) (ctx con
 	ctx, cancel := context.WithCancelCause(parent)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.serverStatus = statusIn(parent)
 	if addr != "" && addr == a.declinedURL {
 		cancel(client.ErrSignInTimeout)
 		return ctx, func() {}, true
 	}
 	if a.waitingRequests == nil {
-		a.waitingRequests = map[*context.CancelCauseFunc]struct{}{}
+		a.waitingRequests = map[*context.CancelCauseFunc]int{}
 	}
-	a.waitingRequests[&cancel] = struct{}{}
+	a.waitingRequests[&cancel] = cmp.Or(statusIn(parent), statusUnauthorized)
 	return ctx, func() {
 		a.mu.Lock()
 		delete(a.waitingRequests, &cancel)
 		a.mu.Unlock()
 		cancel(nil)
 	}, false
+}
+
+// waitingStatusLocked returns the HTTP status that the server has answered to all requests that wait for a sign-in; 401 if it has answered
+// them with different ones, or none waits. mu is held.
+func (a *SignInElicitor) waitingStatusLocked() int {
+	common := 0
+	for _, status := range a.waitingRequests {
+		if common != 0 && status != common {
+			return statusUnauthorized
+		}
+		common = status
+	}
+	return cmp.Or(common, statusUnauthorized)
 }
 
 // declineLocked is called when the person declines to open addr. If that is the address of the sign-in that requests

@@ -166,6 +166,28 @@ func TestDeclinedStatus(t *testing.T) {
 	}
 }
 
+// Where the server has answered the requests that wait with different statuses, whichever came last, who declines is told 401: 403
+// would say that somebody has signed in. A request that waits no more does not count.
+func TestDeclinedStatusOfMany(t *testing.T) {
+	for _, test := range []struct{ first, second, over, want int }{{401, 403, 401, 401}, {403, 401, 401, 401}, {0, 403, 401, 401}, {403, 403, 401, 403}, {401, 401, 403, 401}} {
+		talking(t, func(t *testing.T, x *talk) {
+			for i, status := range []int{test.first, test.second, test.over} {
+				request := context.WithValue(t.Context(), statusNoterKey{}, &statusNoter{status: status})
+				if _, end, _ := x.beginWait(request, ""); i == 2 {
+					end()
+				} else {
+					defer end()
+				}
+			}
+			x.client.Says("%s", x.asks(t, "decline"))
+			if m := <-x.client.Out; string(m.Lookup("error", "data", "status")) != strconv.Itoa(test.want) {
+				t.Errorf("%+v: the client is told %s", test, m.Bytes())
+			}
+			x.server.Gets(cancels("1"))
+		})
+	}
+}
+
 // A call that is answered meanwhile, or whose client cannot show addresses, is not asked; the next one is.
 func TestAskedLater(t *testing.T) {
 	talking(t, func(t *testing.T, x *talk) {
