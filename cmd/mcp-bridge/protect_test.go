@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/authtest"
 	"github.com/mcp-bridge/mcp-bridge/internal/hub"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // TestProtectFlags: flags that cannot work together are refused before anything is opened, with what to
@@ -139,7 +140,7 @@ func TestReloadAwaitsScopeMap(t *testing.T) {
 				if took := time.Since(begin); took != after {
 					t.Errorf("%s: a reload takes %v, want %v", name, took, after)
 				}
-				if got := strings.Join(p.policy.ScopesForMethod("tools/call", ""), " "); got != want {
+				if got := strings.Join(p.policy.ScopesForMessages(jsonrpc.NewRequest(jsonrpc.IntID(1), "tools/call", nil)), " "); got != want {
 					t.Errorf("%s: a call needs %q, want %q", name, got, want)
 				}
 			}

@@ -44,24 +44,13 @@ type JWTVerifier struct {
 	Now       func() time.Time // the clock; nil: time.Now
 }
 
-// Verify returns what a token says, once all of this holds: at most 16 KiB; a signature by one of
-// the issuer's keys with an algorithm of RS, PS, ES (256 to 512) or EdDSA; "typ" is at+jwt, JWT or
-// missing; no "crit"; no name twice in any object; issuer and audience; "exp" there and not past,
-// "nbf" not ahead, with 30 seconds for clocks that differ; "sub" or "client_id"; no "at_hash" or "c_hash",
-// which id tokens have. What the header says of keys (jwk, jku, x5u, x5c) is ignored. A binding
-// (Claims.JKT, X5T) is for the caller to demand.
+// Verify returns what a token says, once all of this holds: a signature by one of the issuer's keys; "typ" is at+jwt,
+// JWT or missing; issuer and audience; "exp" there and not past, "nbf" not ahead, with 30 seconds for clocks that
+// differ; "sub" or "client_id"; no "at_hash" or "c_hash", which id tokens have. What the header says of keys (jwk, jku,
+// x5u, x5c) is ignored. A binding (Claims.JKT, X5T) is for the caller to demand.
 //
 // InvalidToken: the token is not valid. Unavailable: that cannot be told now, see KeySet.
-func (v *JWTVerifier) Verify(ctx context.Context, token string) (Claims, error) {
-	t, err := ReadJWT(token)
-	if err != nil {
-		return Claims{}, err
-	}
-	return v.VerifyParsed(ctx, t)
-}
-
-// VerifyParsed does what Verify does, with a token that ReadJWT has read.
-func (v *JWTVerifier) VerifyParsed(ctx context.Context, t UnverifiedJWT) (Claims, error) {
+func (v *JWTVerifier) Verify(ctx context.Context, t UnverifiedJWT) (Claims, error) {
 	h := t.header
 	switch strings.TrimPrefix(strings.ToLower(h.typ), "application/") {
 	case "", "jwt", "at+jwt":
@@ -144,8 +133,8 @@ type UnverifiedJWT struct {
 	claims  strictjson.Fields // the object in payload
 }
 
-// ReadJWT reads a signed JWT, of three parts, without verifying it. InvalidToken: it cannot be read, or
-// Verify would not take its algorithm or length.
+// ReadJWT reads a signed JWT, of three parts, without verifying it. InvalidToken: it cannot be read; it has more than
+// 16 KiB, "crit", or a name twice in any object; or its algorithm is none of RS, PS, ES (256 to 512) and EdDSA.
 func ReadJWT(token string) (UnverifiedJWT, error) {
 	h, err := readJWTHeader(token)
 	if err != nil {

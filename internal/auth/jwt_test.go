@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"context"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -82,6 +83,15 @@ func newVerifier(t *testing.T, keys ...jose.JSONWebKey) *JWTVerifier {
 	return &JWTVerifier{Issuer: testIssuer, Audiences: []string{"other", testAudience}, Keys: s, Now: clock.now}
 }
 
+// verifyText has v verify the token that is this text.
+func verifyText(ctx context.Context, v *JWTVerifier, text string) (Claims, error) {
+	token, err := ReadJWT(text)
+	if err != nil {
+		return Claims{}, err
+	}
+	return v.Verify(ctx, token)
+}
+
 func TestVerifyGoodTokens(t *testing.T) {
 	t.Parallel()
 	ec, ec384, ec521 := newKey(t, elliptic.P256()), newKey(t, elliptic.P384()), newKey(t, elliptic.P521())
@@ -100,7 +110,7 @@ func TestVerifyGoodTokens(t *testing.T) {
 		if key == nil {
 			key = rs
 		}
-		if c, err := v.Verify(within(t), issue(t, key, a, nil, good(nil))); err != nil || c.Subject != "ann" {
+		if c, err := verifyText(within(t), v, issue(t, key, a, nil, good(nil))); err != nil || c.Subject != "ann" {
 			t.Errorf("%s: %+v, %v", a, c, err)
 		}
 	}
@@ -122,7 +132,7 @@ func TestVerifyGoodTokens(t *testing.T) {
 		"no scope":         {map[string]any{"scope": nil}, func(c *Claims) { c.Scopes = nil }},
 		"client, no owner": {map[string]any{"sub": nil}, func(c *Claims) { c.Subject = "" }},
 	} {
-		got, err := v.Verify(within(t), issue(t, ec, jose.ES256, header, good(test.change)))
+		got, err := verifyText(within(t), v, issue(t, ec, jose.ES256, header, good(test.change)))
 		w := want
 		test.want(&w)
 		if got.KeyThumbprint == "" {
@@ -134,7 +144,7 @@ func TestVerifyGoodTokens(t *testing.T) {
 		}
 	}
 	for _, typ := range []any{"JWT", "jwt", "application/at+jwt", "AT+JWT"} {
-		if _, err := v.Verify(within(t), issue(t, ec, jose.ES256, map[jose.HeaderKey]any{"typ": typ}, good(nil))); err != nil {
+		if _, err := verifyText(within(t), v, issue(t, ec, jose.ES256, map[jose.HeaderKey]any{"typ": typ}, good(nil))); err != nil {
 			t.Errorf("typ %v: %v", typ, err)
 		}
 	}
@@ -228,7 +238,7 @@ func TestVerifyBadTokens(t *testing.T) {
 		"opaque":                "0123456789abcdef",
 		"empty":                 "", "dots": "..",
 	} {
-		c, err := v.Verify(within(t), token)
+		c, err := verifyText(within(t), v, token)
 		if !Is(err, InvalidToken) || !reflect.DeepEqual(c, Claims{}) && c.Subject != "" {
 			t.Errorf("%s: %+v, %v", name, c, err)
 		}
@@ -236,14 +246,14 @@ func TestVerifyBadTokens(t *testing.T) {
 			t.Errorf("%s: the error repeats the token: %v", name, err)
 		}
 	}
-	if _, err := v.Verify(within(t), whole); err != nil {
+	if _, err := verifyText(within(t), v, whole); err != nil {
 		t.Errorf("the good one among them: %v", err)
 	}
-	if _, err := (&JWTVerifier{Issuer: testIssuer, Audiences: []string{"wanted"}, Keys: v.Keys, Now: v.Now}).Verify(within(t), whole); err == nil ||
+	if _, err := verifyText(within(t), &JWTVerifier{Issuer: testIssuer, Audiences: []string{"wanted"}, Keys: v.Keys, Now: v.Now}, whole); err == nil ||
 		!strings.Contains(err.Error(), `"`+testAudience+`"`) || !strings.Contains(err.Error(), `"wanted"`) {
 		t.Errorf("the error does not name both audiences: %v", err)
 	}
-	if _, err := (&JWTVerifier{Issuer: testIssuer, Keys: v.Keys, Now: v.Now}).Verify(within(t), whole); !Is(err, InvalidToken) {
+	if _, err := verifyText(within(t), &JWTVerifier{Issuer: testIssuer, Keys: v.Keys, Now: v.Now}, whole); !Is(err, InvalidToken) {
 		t.Errorf("without an audience: %v", err)
 	}
 }
@@ -254,7 +264,7 @@ func TestVerifyWithoutKeysIsUnavailable(t *testing.T) {
 	s, p, clock := newSet(t, "")
 	p.set(500, "")
 	v := &JWTVerifier{Issuer: testIssuer, Audiences: []string{testAudience}, Keys: s, Now: clock.now}
-	_, err := v.Verify(within(t), issue(t, key, jose.ES256, nil, good(nil)))
+	_, err := verifyText(within(t), v, issue(t, key, jose.ES256, nil, good(nil)))
 	if e := wantKind(t, err, Unavailable); e.RetryAfter <= 0 {
 		t.Errorf("%+v", e)
 	}
@@ -285,7 +295,7 @@ func FuzzVerify(f *testing.F) {
 	f.Add(token)
 	f.Add("eyJhbGciOiJub25lIn0.e30.")
 	f.Fuzz(func(t *testing.T, text string) {
-		c, err := v.Verify(t.Context(), text)
+		c, err := verifyText(t.Context(), v, text)
 		if err == nil && (c.Subject != "ann" || strings.Split(text, ".")[1] != strings.Split(token, ".")[1]) {
 			t.Fatalf("%q is valid: %+v", text, c)
 		}
@@ -333,7 +343,7 @@ func BenchmarkVerify(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := v.Verify(b.Context(), token); err != nil {
+		if _, err := verifyText(b.Context(), v, token); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -38,19 +38,6 @@ func newGrant(kind string, pairs ...string) Grant {
 	return Grant{form}
 }
 
-// WithParam returns a copy of the Grant with one more parameter, which a provider wants beyond the RFCs. If
-// the Grant has it already, its value stays.
-func (g Grant) WithParam(name, value string) Grant {
-	form := url.Values{}
-	for k, v := range g.form {
-		form[k] = v
-	}
-	if !form.Has(name) {
-		form.Set(name, value)
-	}
-	return Grant{form}
-}
-
 // AuthorizationCodeGrant is the Grant that exchanges an authorization code (RFC 6749, 4.1.3) with its PKCE
 // verifier (RFC 7636, 4.5) for a token of this resource (RFC 8707, 2.2). redirect is the redirect URI of the
 // authorization request.

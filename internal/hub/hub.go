@@ -390,10 +390,3 @@ func (h *Hub) NamesInUse() []string {
 	}
 	return names
 }
-
-// Names returns the names of the servers, in the order of the configuration.
-func (h *Hub) Names() []string {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return slices.Clone(h.serverOrder)
-}

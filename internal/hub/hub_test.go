@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -335,7 +336,7 @@ func TestApply(t *testing.T) {
 	if err := h.Apply([]hub.Spec{stays, stays}); err == nil {
 		t.Error("two servers of one name")
 	}
-	if names := fmt.Sprint(h.Names()); names != "[stays]" {
+	if names := fmt.Sprint(slices.Collect(maps.Keys(h.States()))); names != "[stays]" {
 		t.Errorf("after errors there are %s", names)
 	}
 }

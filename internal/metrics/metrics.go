@@ -148,9 +148,6 @@ func seconds(all []time.Duration) []float64 {
 	return f
 }
 
-// Register adds a collector of another package's numbers. It panics if a name is taken.
-func (m *Metrics) Register(c prometheus.Collector) { m.registry.MustRegister(c) }
-
 // Handler answers GET with all numbers, in the text format of Prometheus. A server whose name is not in use any more is forgotten once
 // its last numbers were in an answer; if it comes back, it begins with 0.
 func (m *Metrics) Handler() http.Handler {

@@ -103,8 +103,8 @@ func conversation(t *testing.T, messages [][]byte) *Recording {
 	}
 	rec, err := Load(bytes.NewReader(file), LoadOptions{})
 	bridgetest.Must(t, err)
-	if rec.Messages() < len(messages)/2 {
-		t.Fatalf("%d messages were taken: %q", rec.Messages(), rec.Faults)
+	if len(rec.messages) < len(messages)/2 {
+		t.Fatalf("%d messages were taken: %q", len(rec.messages), rec.Faults)
 	}
 	return rec
 }

@@ -50,9 +50,6 @@ type Recording struct {
 	messages []*recordedMessage // the messages of both sides, in causal order
 }
 
-// Messages returns how many messages there are, of both sides.
-func (r *Recording) Messages() int { return len(r.messages) }
-
 // recordedMessage is one message of a Recording.
 type recordedMessage struct {
 	line       int             // number of its line in the trace

@@ -71,7 +71,7 @@ func TestLoadDamaged(t *testing.T) {
 		{"an answer to nothing", simple + lines("s1", `< {"jsonrpc":"2.0","id":99,"result":{}}`), "line 3: this answers no request"},
 	} {
 		rec, err := Load(strings.NewReader(c.text), LoadOptions{})
-		if err != nil || len(rec.Faults) != 1 || !strings.HasPrefix(rec.Faults[0], c.want) || rec.Messages() != 2 {
+		if err != nil || len(rec.Faults) != 1 || !strings.HasPrefix(rec.Faults[0], c.want) || len(rec.messages) != 2 {
 			t.Errorf("%s: %+v %v", c.name, rec, err)
 		}
 	}
@@ -82,7 +82,7 @@ func TestLoadSession(t *testing.T) {
 	text := lines("s1", `> {"jsonrpc":"2.0","id":1,"method":"a"}`) + lines("s2", `> {"jsonrpc":"2.0","id":1,"method":"b"}`, `< {"jsonrpc":"2.0","id":1,"result":{}}`)
 	for session, want := range map[string]int{"": 1, "s2": 2} {
 		rec, err := Load(strings.NewReader(text), LoadOptions{Session: session})
-		if err != nil || rec.Messages() != want {
+		if err != nil || len(rec.messages) != want {
 			t.Error(session, rec, err)
 		}
 	}
@@ -91,7 +91,7 @@ func TestLoadSession(t *testing.T) {
 	}
 	single := strings.NewReplacer(`"ses":"s`, `"ses":"q`, `"hop"`, `"era":"modern","tr":"http","hop"`).Replace(text)
 	rec, err := Load(strings.NewReader(single), LoadOptions{})
-	if err != nil || rec.Messages() != 4 || rec.messages[0].answer != nil || len(rec.Faults) > 0 {
+	if err != nil || len(rec.messages) != 4 || rec.messages[0].answer != nil || len(rec.Faults) > 0 {
 		t.Error(rec, err)
 	}
 	// The one that has no answer was cancelled: its client has hung up.
@@ -161,7 +161,7 @@ func FuzzLoad(f *testing.F) {
 				t.Errorf("%q", fault)
 			}
 		}
-		if rec.Messages() > 20 {
+		if len(rec.messages) > 20 {
 			return
 		}
 		synctest.Test(t, func(t *testing.T) {

@@ -4,9 +4,8 @@
 // a byte of the body is read, publishes the metadata of what it protects, and says which scopes a
 // message needs. It knows no transport.
 //
-// A Protector is the access.Authenticator of an access.Policy, or is put around a handler with
-// Protect. A request that it lets through carries its access.Sender, the principal for
-// bridge/identity, and its Grant.
+// A Protector is the access.Authenticator of an access.Policy. A request that it lets through carries
+// its access.Sender, the principal for bridge/identity, and its Grant.
 //
 // No error and no reply of this package contains a token, a key or a secret.
 package resource

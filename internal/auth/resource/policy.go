@@ -82,12 +82,6 @@ func (p *Policy) expandImplied() {
 	}
 }
 
-// ScopesForMethod returns the scopes that a message of this method needs, which names a tool, a prompt or a
-// resource; name is "" where it names nothing.
-func (p *Policy) ScopesForMethod(method, name string) []string {
-	return p.addNeededScopes(nil, method, func(pattern string) bool { return matchesPattern(pattern, name) })
-}
-
 // addNeededScopes returns have with the scopes of all rules for this method (and for "*") that have no pattern, or
 // whose pattern fits.
 func (p *Policy) addNeededScopes(have []string, method string, fits func(pattern string) bool) []string {

@@ -88,10 +88,10 @@ func TestPolicyMessages(t *testing.T) {
 			t.Errorf("%s: needs %q, want %q", test.messages, got, w)
 		}
 	}
-	if got := p.ScopesForMethod("tools/call", "delete_x"); auth.JoinScope(got) != "mcp read delete" {
+	if got := scopesForMethod(p, "tools/call", "delete_x"); auth.JoinScope(got) != "mcp read delete" {
 		t.Errorf("needs %q", got)
 	}
-	if (*Policy)(nil).ScopesForMethod("tools/call", "x") != nil || !(*Policy)(nil).Covers(nil, nil) {
+	if scopesForMethod(nil, "tools/call", "x") != nil || !(*Policy)(nil).Covers(nil, nil) {
 		t.Error("no policy needs something")
 	}
 }
@@ -137,6 +137,11 @@ func TestPolicyLineErrors(t *testing.T) {
 	}
 }
 
+// scopesForMethod returns the scopes that a message of this method needs, which names a tool, a prompt or a resource.
+func scopesForMethod(p *Policy, method, name string) []string {
+	return p.addNeededScopes(nil, method, func(pattern string) bool { return matchesPattern(pattern, name) })
+}
+
 // TestPolicyOwnMethods shows that methods that the protocol does not have are possible, for who means them.
 func TestPolicyOwnMethods(t *testing.T) {
 	t.Parallel()
@@ -145,7 +150,7 @@ func TestPolicyOwnMethods(t *testing.T) {
 		"acme/search": "a", "tool/call xy": "b c", "tool/call y": "", "method": "d", "implies": "e", "ping": "f", "tools/call #1": "g", "tools/call": "", "tools/list": "h,i",
 	} {
 		method, name, _ := strings.Cut(call, " ")
-		if got := auth.JoinScope(p.ScopesForMethod(method, name)); got != want {
+		if got := auth.JoinScope(scopesForMethod(p, method, name)); got != want {
 			t.Errorf("%s needs %q, want %q", call, got, want)
 		}
 	}
@@ -209,7 +214,7 @@ func FuzzPolicy(f *testing.F) {
 			}
 			return
 		}
-		needed := p.ScopesForMethod(method, name)
+		needed := scopesForMethod(p, method, name)
 		for _, s := range needed {
 			if !isScope(s) {
 				t.Errorf("%q is no scope", s)

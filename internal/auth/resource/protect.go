@@ -64,19 +64,6 @@ func GrantOf(ctx context.Context) *Grant {
 	return g
 }
 
-// Protect returns a handler that passes on to next what Authenticate lets through, and answers the
-// rest. It is for handlers without an access.Policy: those call Authenticate by themselves.
-func (p *Protector) Protect(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		known, no := p.Authenticate(w.Header(), r)
-		if no != nil {
-			http.Error(w, no.Reason, no.Status)
-			return
-		}
-		next.ServeHTTP(w, known)
-	})
-}
-
 // Authenticate implements access.Authenticator. It reads nothing of the body. TokenContext of a request
 // that it lets through is done 30 to 45 seconds after its token has expired (contextUntil), with
 // access.ErrExpired as its cause, or when its static key was removed.

@@ -161,12 +161,6 @@ func (p *Protector) metadataDocument(addr string) []byte {
 	return doc
 }
 
-// IsMetadataPath reports whether a path is one at which MetadataHandler may have a document.
-func IsMetadataPath(path string) bool {
-	rest, ok := strings.CutPrefix(path, metadataPathPrefix)
-	return ok && (rest == "" || rest[0] == '/')
-}
-
 // MetadataHandler returns the handler that serves the metadata of all resources (RFC 9728, 3): each below
 // /.well-known/oauth-protected-resource with its path, and that of a Resource with IsOnly also without. It is public,
 // for the pages of every origin.

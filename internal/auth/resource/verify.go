@@ -107,7 +107,7 @@ func (p *Protector) verifySigned(ctx context.Context, i *issuer, sum tokenHash, 
 	if len(wanted) == 0 {
 		wanted = p.routes.Load().audiences
 	}
-	c, err := (&auth.JWTVerifier{Issuer: i.URL, Audiences: wanted, Keys: keys, Now: p.options.Now}).VerifyParsed(ctx, token)
+	c, err := (&auth.JWTVerifier{Issuer: i.URL, Audiences: wanted, Keys: keys, Now: p.options.Now}).Verify(ctx, token)
 	if err != nil {
 		return nil, err
 	}

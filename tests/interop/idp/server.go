@@ -77,7 +77,7 @@ func (p *Provider) Serve(t testing.TB, o ServerOptions) *Server {
 	mux := http.NewServeMux()
 	mux.Handle("/.well-known/", protector.MetadataHandler())
 	inner := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s.server() }, nil)
-	mux.Handle("/mcp", s.counted(protector.Protect(authorized(protector, inner))))
+	mux.Handle("/mcp", s.counted(authorized(protector, inner)))
 	server := &http.Server{Handler: mux}
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.Serve(l) }()
@@ -127,9 +127,14 @@ func (w *status) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // Flush is for the SDK, which asks for a Flusher.
 func (w *status) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
 
-// authorized asks a Protector about the message of each POST.
+// authorized asks a Protector about each request, and about the message of each POST.
 func authorized(p *resource.Protector, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r, no := p.Authenticate(w.Header(), r)
+		if no != nil {
+			http.Error(w, no.Reason, no.Status)
+			return
+		}
 		if r.Method != http.MethodPost {
 			next.ServeHTTP(w, r)
 			return
