@@ -24,12 +24,12 @@ const (
 // An aheadServer is one server that was started before there was a client, so that a command that cannot work
 // is found out at once, and the first client need not wait.
 type aheadServer struct {
-	onFailed func(error)  // told, once at most, that the server cannot be started or has ended within trialTime
-	log      hclog.Logger // gets a warning if the server ends before it is taken
+	onFailed func(error)  // told, once at most, that the server cannot be started, or has ended within trialTime and before it was taken
+	log      hclog.Logger // gets a warning if the server ends after trialTime, and before it is taken
 
 	cancel  context.CancelFunc // ends watch, which then keeps the server
 	started chan struct{}      // closed when the server is started, or onFailed was told that it cannot be
-	done    chan struct{}      // closed when process and ready are set
+	done    chan struct{}      // closed when watch has ended, or the server cannot be started: process and ready are set then
 	wg      sync.WaitGroup     // the goroutine of run
 
 	process *process // the server's process; nil: it is no command, or cannot be started
@@ -107,8 +107,8 @@ func (s *aheadServer) watch(ctx context.Context, conn bridge.Conn) {
 	}
 }
 
-// take returns the Conn to the server, the first time, and waits until the server is started; nil: the server cannot be started, has
-// ended, or was taken before.
+// take returns the Conn to the server, the first time, and waits until the server is started; nil: the server cannot
+// be started, has ended, was stopped because nobody came for it, or was taken before.
 func (s *aheadServer) take() bridge.Conn {
 	s.cancel()
 	<-s.done

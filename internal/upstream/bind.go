@@ -14,9 +14,10 @@ import (
 )
 
 // sealState gives a modern client that has authenticated requestState and ids of tasks that are bound to its
-// principal (A6): a server that principals share cannot tell who comes back with one. refuse is told why a
-// request is refused, because these are another principal's. If it returns true, sealState answers the
-// request; otherwise the request is passed on. Conns of other clients are returned as they are.
+// principal (A6): a server that principals share cannot tell who comes back with one. refuse is told why a request is
+// refused: these are another principal's, or a key that counts stands twice. If it returns true, sealState answers the
+// request; otherwise the request is passed on as it is. Conns of clients that have not authenticated are returned as
+// they are.
 func (s *Server) sealState(ctx context.Context, client bridge.Conn, refuse func(no *era.Refusal) (answer bool)) bridge.Conn {
 	principal := identity.Principal(ctx)
 	if principal == "" {
@@ -141,7 +142,7 @@ func (b *binder) unbindTaskID(raw []byte) (own []byte, ok bool) {
 }
 
 // bindTaskID returns the id of a task as the client gets it, for the server's own; both are raw JSON. What is
-// no string stays. It is always true.
+// no string stays. The bool, which mapElements wants, is always true.
 func (b *binder) bindTaskID(raw []byte) ([]byte, bool) {
 	id, ok := jsonrpc.Text(raw)
 	if !ok {
@@ -150,8 +151,8 @@ func (b *binder) bindTaskID(raw []byte) ([]byte, bool) {
 	return jsonrpc.Quote(b.s.taskIDs.Bind(b.principal, id)), true
 }
 
-// mapElements returns a JSON array in which change has replaced each element. false: raw is no array, or
-// change has returned false for an element.
+// mapElements returns the JSON array raw with each element, raw too, replaced by what change returns for it. ok is false
+// if raw is no array, or change has returned false for an element.
 func mapElements(raw []byte, change func([]byte) ([]byte, bool)) (out []byte, ok bool) {
 	if len(raw) == 0 || raw[0] != '[' {
 		return nil, false

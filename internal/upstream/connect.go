@@ -24,12 +24,12 @@ type connector struct {
 	toolSchemas *schemas.Table                      // learns the server's tools
 	filter      atomic.Pointer[legacyserver.Filter] // the Filter of the last legacy server that it has started; nil: none, or the server is modern
 
-	starts       int // how many modern servers Dial has started: those after the first may be asked whether they are modern still; only Dial uses it
-	failedProbes int // how many servers in a row have ended at the question which era they speak; only Dial uses it
+	starts       int // how many Conns to modern servers Dial has returned: servers after the first may be asked whether they are modern still; only Dial uses it
+	failedProbes int // how many servers have ended at the question which era they speak, since one has answered that it is modern; only Dial uses it
 }
 
-// newConnector returns the connector of a shared server, and its hasParked: it is for
-// sharing.Options.Connect.
+// newConnector returns the connector of a shared server, and its hasParked, which reports whether calls in the server
+// wait for their clients. It is sharing.Options.Connect.
 func (s *Server) newConnector(shared *sharing.Server) (bridge.Dialer, func() bool) {
 	c := &connector{s: s, shared: shared, toolSchemas: s.table(shared.Key)}
 	return c, c.hasParked
@@ -93,9 +93,10 @@ func (c *connector) dialLegacy(ctx context.Context) (bridge.Conn, error) {
 // checkStillModern takes that for a change of era: an older server may do just that.
 const maxFailedProbes = 3
 
-// checkStillModern asks a process that takes the place of one that has ended whether it still speaks
-// 2026-07-28: its program may have been replaced by an older one. nil: it does, or need not be asked. (A
-// server at a URL says so with each answer.)
+// checkStillModern asks a process (or a server behind a lasting connection) that takes the place of one that has ended
+// whether it still speaks 2026-07-28: its program may have been replaced by an older one. nil: it does, or it need not
+// be asked, or it says that it does not and the finding is too fresh to be doubted. probe.ErrChanged: it does not, and
+// the shared server was ended. (A server at an http URL says so with each answer.)
 func (c *connector) checkStillModern(ctx context.Context, conn bridge.Conn) error {
 	if c.starts == 0 || c.s.spec.Protocol != era.Auto || c.s.isHTTP() {
 		return nil
@@ -119,8 +120,8 @@ func (c *connector) checkStillModern(ctx context.Context, conn bridge.Conn) erro
 }
 
 // endIfChanged is called when the server may be one of the other era by now. It ends the shared server, so
-// that the next client finds out, unless the finding is too fresh to be doubted. A server at an http URL is
-// asked instead. ended: the shared server was ended.
+// that the next client finds out, unless the finding is too fresh to be doubted or --protocol says what is spoken. A
+// server at an http URL is asked instead. ended: the shared server was ended.
 func (c *connector) endIfChanged() (ended bool) {
 	if !c.s.prober.SuspectOtherEra() {
 		return false

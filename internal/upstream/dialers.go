@@ -17,11 +17,12 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/stdio"
 )
 
-// dialers are the Dialers of a server, before they are wrapped (wrapDialer), but for modern.
+// dialers are the Dialers of a server. All but modern are still to be wrapped (wrapDialer), so that their Conns count
+// and hide tools.
 type dialers struct {
 	lasting          bridge.Dialer  // makes Conns that outlive the session of a remote server; see Server.clientDialer
 	singleSession    bridge.Dialer  // makes Conns that end with the session of a remote server; for a command, the same as lasting
-	reportingRenewal bridge.Dialer  // lasting, for a server that clients share: its Conns say when the session was renewed; nil: lasting is used
+	reportingRenewal bridge.Dialer  // as lasting, for a server that clients share: its Conns also say when the session was renewed; nil: it is a command, and lasting is used
 	modern           bridge.Dialer  // makes Conns that speak modern, if the server does
 	remote           *remote.Dialer // the Dialer of a server at a URL; nil: it is a command
 }
@@ -141,8 +142,8 @@ func (s *Server) transportName() string {
 	return "http"
 }
 
-// dialAdmitted takes a place for the Party of ctx (Spec.AcquirePlace), and returns a Conn of d, which gives
-// the place back when it is closed. h holds the place.
+// dialAdmitted takes a place for the Party of ctx (Spec.AcquirePlace; without one, none is needed), and returns a Conn
+// of d, which gives the place back when it is closed. h holds the place. To the Observer the Conn is that of no session.
 func (s *Server) dialAdmitted(ctx context.Context, d bridge.Dialer, h limiter.Holder) (bridge.Conn, error) {
 	ctx = observe.WithSession(ctx, s.spec.Observer.OpenUnannounced(s.spec.Name, ""))
 	if s.spec.AcquirePlace == nil {

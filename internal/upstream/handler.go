@@ -24,7 +24,7 @@ func (s *Server) Handler(lasting bool, o bridge.PumpOptions) bridge.Handler {
 
 // LegacyHandler returns what serves the sessions of legacy clients: with Conns of their own or shared ones,
 // translated where that is needed. With lasting, a Conn to a remote server outlives the session there
-// (clientDialer).
+// (clientDialer). If Spec.ClientEras has no legacy revisions, each request is refused.
 func (s *Server) LegacyHandler(lasting bool, o bridge.PumpOptions) bridge.Handler {
 	if s.spec.ClientEras == era.OnlyModern {
 		return refusingHandler(s.spec.ClientEras)
@@ -53,11 +53,13 @@ func (s *Server) LegacyHandler(lasting bool, o bridge.PumpOptions) bridge.Handle
 	return h
 }
 
-// keepsAlways is bridge.PumpOptions.KeepsRequests where all messages are translated: true.
+// keepsAlways is bridge.PumpOptions.KeepsRequests where all messages are translated. It returns true: the bridge keeps
+// each request until it is answered, since it may have to send it again.
 func keepsAlways() bool { return true }
 
-// fallbackHandler returns what serves legacy clients with Conns of their own, which the Dialer legacy makes,
-// or the Dialer modern if the server turns out to be a modern one; modern nil: legacy makes all.
+// fallbackHandler returns what serves legacy clients with Conns of their own, which the Dialer legacy makes, or with
+// those of the Dialer modern if the server turns out to be a modern one that legacy clients cannot use; modern nil:
+// legacy makes all.
 func (s *Server) fallbackHandler(legacy, modern bridge.Dialer, o bridge.PumpOptions) bridge.Handler {
 	serve := func() bridge.Handler { // is no part of what waits for a session's end, which should need little stack
 		d := &probe.Fallback{Prober: s.prober, Legacy: legacy, Modern: modern, Sessionless: s.sessionless.Load}
@@ -78,8 +80,8 @@ func asLegacy(h bridge.Handler) bridge.Handler {
 	})
 }
 
-// withLegacyInitialize returns client with a first message that asks for no modern version: client itself if
-// it does not, as most.
+// withLegacyInitialize returns client with a first message that asks for no modern version: client itself if its first
+// message asks for none, as mostly.
 func withLegacyInitialize(ctx context.Context, client bridge.Conn) bridge.Conn {
 	first, err := bridge.First(ctx, client)
 	if changed := era.LegacyInitialize(first); err == nil && changed.Key() == first.Key() {
@@ -95,8 +97,8 @@ func withLegacyInitialize(ctx context.Context, client bridge.Conn) bridge.Conn {
 	}})
 }
 
-// LegacyOnlyHandler returns what serves clients of a transport that has no modern requests (SS9): each of
-// those is refused.
+// LegacyOnlyHandler returns what serves clients of a transport that has no modern requests (SS9): each modern request
+// is refused, and so is each legacy one if Spec.ClientEras has no legacy revisions.
 func (s *Server) LegacyOnlyHandler(o bridge.PumpOptions) bridge.Handler {
 	served := era.OnlyLegacy
 	if s.spec.ClientEras == era.OnlyModern {
@@ -105,7 +107,8 @@ func (s *Server) LegacyOnlyHandler(o bridge.PumpOptions) bridge.Handler {
 	return bridge.ByEra(asLegacy(s.LegacyHandler(false, o)), refusingHandler(served))
 }
 
-// SharesAlways reports whether no client ever has a process of its own, so that no place for one is needed.
+// SharesAlways reports whether all clients are served by servers of the pool, which ask Spec.AcquirePlace themselves, so that
+// a session needs no place for a process. With Isolation PerSession or PerRequest such a server may be one client's alone.
 func (s *Server) SharesAlways() bool {
 	return s.spec.Protocol == era.OnlyModern || s.spec.Isolation == PerPrincipal || s.spec.Isolation == Shared
 }
@@ -122,7 +125,8 @@ func (t *translatingDialer) Dial(ctx context.Context) (bridge.Conn, error) {
 }
 
 // dialTranslated returns a Conn for a legacy client: a Member of the shared server with this key, and
-// translation around it. If there is no such server it begins, and is told clientInfo of its client.
+// translation around it. If there is no such server yet, one begins, and is told clientInfo (raw; nil: nothing) of its
+// client.
 func (s *Server) dialTranslated(ctx context.Context, key sharing.Key, clientInfo []byte) (bridge.Conn, error) {
 	conn, err := s.pool.Join(ctx, key, clientInfo, false)
 	if err != nil {
@@ -160,8 +164,9 @@ func (s *Server) sharedHandler(o bridge.PumpOptions) bridge.Handler {
 	})
 }
 
-// awaitFirstRequest returns the first message of a legacy client that needs a server. It answers pings before
-// that, and drops notifications, which can mean nothing yet. The message stays the client's next one.
+// awaitFirstRequest returns the first message of a legacy client that needs a server: a request other than ping. It
+// answers pings before that, and drops notifications and responses, which can mean nothing yet. The message stays the
+// client's next one.
 func awaitFirstRequest(ctx context.Context, client bridge.Conn) (jsonrpc.Message, error) {
 	defer admission.MarkUnused(ctx)()
 	s := &firstRequestSink{client: client}
@@ -178,7 +183,7 @@ type firstRequestSink struct {
 	firstRequest jsonrpc.Message // what awaitFirstRequest returns; invalid: it has not come yet
 }
 
-// errFirstRequestSeen ends Receive when the first request has come, which stays with the client's Conn.
+// errFirstRequestSeen ends Receive when the first request other than ping has come, which stays with the client's Conn.
 var errFirstRequestSeen = errors.New("the client's first request is not taken")
 
 // TrySend implements bridge.Sink: it drops what is no request; false: m is one.
@@ -240,7 +245,8 @@ type failingDialer struct {
 // Dial implements bridge.Dialer: it returns err.
 func (f failingDialer) Dial(context.Context) (bridge.Conn, error) { return nil, f.err }
 
-// modernHandler returns what serves modern clients that send many requests on one Conn.
+// modernHandler returns what serves modern clients that send many requests on one Conn. If Spec.ClientEras is
+// OnlyLegacy, each request is refused.
 func (s *Server) modernHandler(o bridge.PumpOptions) bridge.Handler {
 	if s.spec.ClientEras == era.OnlyLegacy {
 		return refusingHandler(s.spec.ClientEras)

@@ -25,7 +25,8 @@ const (
 	// client has no capabilities, for it could not say which client it asks.
 	Shared
 
-	// PerRequest gives each request over Streamable HTTP a process of its own.
+	// PerRequest gives each request over Streamable HTTP a process of its own. Over other transports each modern
+	// request has one, and each session of a legacy client.
 	PerRequest
 )
 
@@ -42,5 +43,5 @@ func ParseIsolation(name string) (Isolation, bool) {
 	return Isolation(max(i, 0)), i >= 0
 }
 
-// String returns the name: "auto" ...
+// String returns the name that ParseIsolation takes, such as "auto".
 func (i Isolation) String() string { return isolations[i] }

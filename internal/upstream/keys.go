@@ -26,8 +26,8 @@ type keyChooser struct {
 	sealer         *era.Sealer   // opens the requestState of legacy servers
 
 	exclusiveNumber    atomic.Uint64                // the last number that was given out for sharing.Key.Exclusive, by which no two clients or requests get the same server
-	lastIntroduction   atomic.Pointer[introduction] // what some modern client has said of itself last; see introductionOf
-	introductionMisses atomic.Uint32                // how many requests have said something else than lastIntroduction, so far
+	lastIntroduction   atomic.Pointer[introduction] // what a modern client has said of itself in one of the last requests, which need not be read again; nil: none yet
+	introductionMisses atomic.Uint32                // how many requests with the same capabilities as lastIntroduction, and no progress token, had another _meta; it wraps around
 }
 
 // modernKey returns the key of the shared server that a request of a principal uses if the server is modern. All principals
@@ -96,7 +96,7 @@ func (k *keyChooser) withProgress(ctx context.Context, m jsonrpc.Message) contex
 	return ctx
 }
 
-// A noAnswerError says that the server has not answered within this time.
+// A noAnswerError says that it was not found out within this time which era the server speaks.
 type noAnswerError time.Duration
 
 // Error returns the text, with the time.
@@ -170,20 +170,20 @@ func (k *keyChooser) introductionOf(m jsonrpc.Message) introduction {
 	return next
 }
 
-// replaceAfterMisses is how many requests must have said something else than lastIntroduction before that is
-// replaced.
+// replaceAfterMisses is how many requests with the capabilities of lastIntroduction must have had another _meta before
+// lastIntroduction is replaced. A request with other capabilities replaces it at once.
 const replaceAfterMisses = 8
 
 // An introduction is what a modern request says of its client.
 type introduction struct {
-	meta            string // the whole _meta, raw; "": it is not kept
+	meta            string // the whole _meta, raw; "": it is not kept, because it has a progress token, which differs each time
 	rawCapabilities string // the capabilities in _meta, raw
 	capabilities    string // what a legacy server is told of rawCapabilities
 	clientInfo      []byte // the clientInfo in _meta, raw
 }
 
 // keyOfState returns the key of the shared server in which a call waits for m, its retry, by the requestState
-// of m (C.4.2). false: m is no such retry, or the server is not this principal's.
+// of m (C.4.2). false: m is no such retry, or the server has ended or is not this principal's.
 func (k *keyChooser) keyOfState(principal string, m jsonrpc.Message) (sharing.Key, bool) {
 	text, ok := era.RequestStateOf(m)
 	if !ok {

@@ -18,9 +18,9 @@ import (
 
 // This file has what lies around the Conn of a shared server.
 
-// watchLegacyServer returns the Conn of a legacy server with a look at two of its messages before they are translated:
-// notifications/tools/list_changed, on which it forgets the tools, and the first response, which answers initialize. It takes stderr out
-// of the error of Receive (withoutStderr).
+// watchLegacyServer returns the Conn of a legacy server with a look at two kinds of its messages before they are
+// translated: notifications/tools/list_changed, on which it forgets the tools, and the first response, which answers
+// initialize (handleInitialized). It takes stderr out of the error of Receive (withoutStderr).
 func (c *connector) watchLegacyServer(conn bridge.Conn) bridge.Conn {
 	initialized := false
 	return bridge.Intercept(conn, bridge.Hooks{
@@ -52,9 +52,10 @@ func withoutStderr(err error) error {
 	return err
 }
 
-// handleInitialized is called with the answer of a legacy server to initialize. If that says that the server
-// is a modern one by now, it ends the shared server; if it is an error, or a version without initialize,
-// endIfChanged decides. An answer in the place of a server that is not there says nothing.
+// handleInitialized is called with m, the answer of a legacy server to initialize. If m is an error, or has a version
+// without initialize, the shared server is ended: at once if m itself says that the server is a modern one by now and
+// --protocol leaves the era open, otherwise as endIfChanged decides. An answer in the place of a server that is not
+// there says nothing.
 func (c *connector) handleInitialized(m jsonrpc.Message) {
 	if c.s.prober.IsUnasked(m) {
 		return
@@ -75,20 +76,23 @@ func (c *connector) handleInitialized(m jsonrpc.Message) {
 	}
 }
 
-// watchModernServer returns the Conn of a modern server with a look at its messages: it learns the tools, forgets them when they have
-// changed, and notices that the server's era has changed (ED9). It takes stderr out of the error of Receive (withoutStderr).
+// watchModernServer returns the Conn of a modern server with a look at its messages: it learns the tools, forgets them
+// when they have changed, and notices that the server's era has changed (ED9). It puts the versions that clients may
+// speak into answers to server/discover, and takes stderr out of the error of Receive (withoutStderr).
 func (c *connector) watchModernServer(conn bridge.Conn) bridge.Conn {
 	w := c.newResponseWatcher(true)
 	return bridge.Intercept(conn, bridge.Hooks{Sending: w.noteSent, Receive: w.handleReceived, Ended: withoutStderr})
 }
 
-// watchTranslated returns the Conn of a legacy server, as it speaks through translation, with a look at its answers: it learns the tools.
+// watchTranslated returns the Conn of a legacy server, as it speaks through translation, with a look at its answers: it
+// learns the tools, and puts the versions that clients may speak into answers to server/discover.
 func (c *connector) watchTranslated(conn bridge.Conn) bridge.Conn {
 	w := c.newResponseWatcher(false)
 	return bridge.Intercept(conn, bridge.Hooks{Sending: w.noteSent, Receive: w.handleReceived})
 }
 
-// newResponseWatcher returns a responseWatcher that knows of no request.
+// newResponseWatcher returns a responseWatcher that knows of no request. modern says that the server is a modern one,
+// which is not translated.
 func (c *connector) newResponseWatcher(modern bool) *responseWatcher {
 	return &responseWatcher{connector: c, modern: modern, awaited: make(map[jsonrpc.ID]question)}
 }
@@ -97,12 +101,12 @@ func (c *connector) newResponseWatcher(modern bool) *responseWatcher {
 // server/discover.
 type responseWatcher struct {
 	*connector
-	modern bool // the server is modern
+	modern bool // the server is modern; false: it is a legacy one, behind translation
 
-	hasAwaited  atomic.Bool             // awaited is not empty. Mostly it is empty, and nobody takes mu
+	hasAwaited  atomic.Bool             // awaited is not empty. Mostly it is empty, and then takeQuestion does not take mu
 	mu          sync.Mutex              // guards the fields below
 	awaited     map[jsonrpc.ID]question // the requests that have no response yet, by id
-	discoverIDs []jsonrpc.ID            // the ids of the last server/discover, at most maxDiscovers
+	discoverIDs []jsonrpc.ID            // the ids of the last server/discover, answered or not, at most maxDiscovers
 }
 
 // A question is a request whose response is of interest; the zero value is none.
@@ -154,9 +158,9 @@ func (l *responseWatcher) takeQuestion(id jsonrpc.ID) (asked question) {
 	return asked
 }
 
-// handleReceived is bridge.Hooks.Receive: it learns the tools in the answer to a tools/list, puts the versions that clients may speak into
-// the answer to server/discover, and calls endIfChanged if an error says that a modern server is none any more. It forgets the tools of a
-// modern server that have changed; watchLegacyServer does so for a legacy one.
+// handleReceived is bridge.Hooks.Receive: it learns the tools in the answer to a tools/list, puts the versions that
+// clients may speak into the answer to server/discover, and calls endIfChanged if an error says that a modern server is
+// none any more. It forgets the tools of a modern server that have changed; watchLegacyServer does so for a legacy one.
 func (l *responseWatcher) handleReceived(m *jsonrpc.Message) (reply *jsonrpc.Message) {
 	if l.modern {
 		l.forgetChangedTools(m)
@@ -181,7 +185,7 @@ func (l *responseWatcher) handleReceived(m *jsonrpc.Message) (reply *jsonrpc.Mes
 
 // withServedVersions returns the answer m to server/discover with the versions that clients may speak to the
 // bridge in the place of the server's: the bridge understands more (MI9). An answer without a modern version
-// stays.
+// stays, and so does each where clients may speak legacy revisions only.
 func (s *Server) withServedVersions(m jsonrpc.Message) jsonrpc.Message {
 	if m.Lookup("result", "supportedVersions") == nil || s.spec.ClientEras == era.OnlyLegacy || !probe.AnswersModern(m) {
 		return m
@@ -200,7 +204,8 @@ func (s *Server) withServedVersions(m jsonrpc.Message) jsonrpc.Message {
 // must get.
 const lastAnswersTimeout = 100 * time.Millisecond
 
-// errInitialize is the error of a Conn to a server that could not be initialized: the next may be (D4).
+// errInitialize is the error of a Conn to a server that could not be initialized: another one that is started in its
+// place may be (D4).
 var errInitialize = errors.New("the server could not be initialized")
 
 // An initializingConn is a Conn to a translated legacy server. If that could not be initialized, Receive ends
@@ -223,11 +228,11 @@ func (c *initializingConn) Receive(ctx context.Context, sink bridge.Sink) error 
 	return err
 }
 
-// A lastSink sets endTimer once the server could not be initialized.
+// A lastSink is the Sink of an initializingConn: it hands all messages on, and sets endTimer once initialize has failed.
 type lastSink struct {
 	bridge.Sink
 	filter   *legacyserver.Filter // knows whether initialize has failed
-	endTimer *lazytimer.Timer     // ends Receive
+	endTimer *lazytimer.Timer     // ends the Receive of the initializingConn, lastAnswersTimeout after it was set
 	timerSet bool                 // endTimer was set
 }
 

@@ -106,7 +106,7 @@ func (p *process) reportStopping(step string) {
 
 // logStderr tells the Observer of a line that the process has printed on stderr.
 func (p *process) logStderr(line []byte) {
-	<-p.infoSet // it is at once
+	<-p.infoSet // is closed at once
 	p.tellObserver(observe.Stderr{Server: p.dialer.s.spec.Name, Session: p.session.Load(), PID: p.pid, Line: string(line)})
 }
 

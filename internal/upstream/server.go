@@ -36,8 +36,10 @@ type Spec struct {
 	Command supervisor.Spec
 
 	// URL is the remote server's; "": it is a command.
-	URL    string
-	Remote remote.Options // how to talk to the server at URL
+	URL string
+	// Remote says how to talk to the server at URL. New sets its MaxMessageSize, MaxDepth, Logger, NoRenew, OnOpened and
+	// OnToolsChanged, and with era.Auto ConfirmUpgrade and OnForeignRefusal.
+	Remote remote.Options
 
 	// Tools says which tools clients see. What clients send to a hidden tool does not reach the server. The zero Rules
 	// hide none.
@@ -52,13 +54,14 @@ type Spec struct {
 	// Isolation says which clients share a process.
 	Isolation Isolation
 
-	// AcquirePlace is asked before a process starts that clients share, or that is asked for its era. nil: there
-	// is always a place.
+	// AcquirePlace is asked before a process starts, or a connection is made, for the pool of shared servers or to find out
+	// the era. (For what a legacy client has past the pool, admission.AcquireProcessPlace is asked.) nil: there is always
+	// a place.
 	AcquirePlace admission.AcquirePlaceFunc
 
 	// MaxShared is how many processes there may be that several clients share. To start one more, one is ended
 	// that nobody uses, or in which no call is in progress, of the party with most. AcquirePlace bounds those of
-	// one client or one request. 0: 100.
+	// one client or one request. 0: 100; negative: any number.
 	MaxShared int
 
 	// MaxQueued is how many clients may wait for a shared process when MaxShared are there and none can be
@@ -75,7 +78,7 @@ type Spec struct {
 
 	// EraWaitTimeout is how long a modern client's request waits where it is not known yet which
 	// era the server speaks. Then the request is answered with an error, and the inquiry goes on.
-	// 0: it waits as long as it takes to find that out.
+	// 0 or less: it waits as long as it takes to find that out.
 	EraWaitTimeout time.Duration
 
 	// TaskIDSecret is the secret with which ids of tasks are bound to their principals (A6).
@@ -108,7 +111,7 @@ type Server struct {
 	log        hclog.Logger // Spec.Logger, with the server's name
 	status     status       // what became of its Conns, for State
 	goroutines goroutines   // the goroutines that Close waits for
-	sealer     *era.Sealer  // binds requestState to principals
+	sealer     *era.Sealer  // seals the requestState of legacy servers' calls, and binds that of modern servers to principals
 	taskIDs    *era.TaskIDs // binds ids of tasks to principals
 
 	dialers dialers                    // the ways to the server
@@ -120,8 +123,8 @@ type Server struct {
 	sessionless atomic.Bool // a remote server has answered the last initialize without beginning a session
 }
 
-// maxExclusive is how many shared servers for one client or request each there may be where there is no
-// AcquirePlace: calls may wait for their clients in them.
+// maxExclusive is how many servers of the pool there may be that are for one client or one request only, where there
+// is no AcquirePlace to bound them: they stay while calls in them wait for their clients.
 const maxExclusive = 10_000
 
 // New returns the Server for spec. It starts nothing; Close ends it. The error is about spec.Tools or
@@ -208,8 +211,8 @@ func (s *Server) IsCommand() bool { return s.spec.URL == "" }
 // isHTTP reports whether the server is reached at an http or https URL.
 func (s *Server) isHTTP() bool { return s.dialers.remote != nil && s.dialers.remote.IsHTTP() }
 
-// Check returns an error if the server is a command that cannot be started, before anything is set up for it.
-// Of a remote server it knows nothing: that may come up later.
+// Check returns an error if the server is a command whose program is not found or not executable, or whose working
+// directory does not exist. It starts nothing. For a remote server it returns nil: that may come up later.
 func (s *Server) Check() error {
 	if !s.IsCommand() {
 		return nil
@@ -218,9 +221,10 @@ func (s *Server) Check() error {
 }
 
 // StartAhead has the command start before there is a client, for the first one to take over, so that it need not
-// wait and a command that cannot work is found out: failed is called, at most once, if the command cannot be started
-// or its process ends within two seconds. Without a client it is stopped after half a minute. StartAhead does not
-// wait for the start. It is called once at most, and does nothing for a remote server.
+// wait and a command that cannot work is found out: failed is called, at most once, if the command cannot be started,
+// or if its process ends within two seconds and before a client has taken it over. Without a client the process is
+// stopped after half a minute. StartAhead does not wait for the start, is to be called once at most, and does nothing
+// for a remote server.
 func (s *Server) StartAhead(failed func(error)) {
 	if !s.IsCommand() {
 		return
@@ -266,9 +270,9 @@ func (s *Server) State() State {
 	return state
 }
 
-// ToolSchema returns the input schema of the tool that a modern client calls with call; ctx has its
-// principal. It may be nil when the schema has no x-mcp-header. known is false if the server has no such
-// tool, or has not said so soon after it was asked (MI22).
+// ToolSchema returns the input schema of the tool that a modern client calls with call; ctx has the client's
+// principal. schema may be nil when it would have no x-mcp-header. known is false if the server has no such
+// tool, could not be asked, or has not sent its list of tools within 3 seconds (MI22).
 func (s *Server) ToolSchema(ctx context.Context, call jsonrpc.Message, tool string) (schema []byte, known bool) {
 	key, clientInfo, err := s.keys.KeyFor(ctx, call)
 	if err != nil {
@@ -284,8 +288,8 @@ func (s *Server) ToolSchema(ctx context.Context, call jsonrpc.Message, tool stri
 	})
 }
 
-// table returns the tools of the shared servers with this key. Its Exclusive does not count: a server of one
-// client has the tools that the others have.
+// table returns the tools of the shared servers with this key. The Exclusive of the key does not count: a server of
+// one client has the tools that the others have.
 func (s *Server) table(key sharing.Key) *schemas.Table {
 	key.Exclusive = 0
 	return s.tools.Table(key)

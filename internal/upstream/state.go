@@ -19,12 +19,12 @@ import (
 // A State is what everybody who reaches the port may know about a server: neither paths nor what the server
 // wrote to its stderr. The log has both.
 type State struct {
-	Ready             bool   `json:"ready"`                  // it can be used; false: its last starts have failed, it refuses everybody, or its command cannot be started
-	Running           int    `json:"running"`                // how many processes there are, or connections to a remote server
-	FailedStarts      int    `json:"failedStarts,omitempty"` // how many starts have failed in a row
+	Ready             bool   `json:"ready"`                  // it can be used; false: its last starts have failed or it has refused everybody, a minute ago at most, or its command cannot be started
+	Running           int    `json:"running"`                // how many processes there are, or Conns to a remote server; one that was started ahead counts once a client has it
+	FailedStarts      int    `json:"failedStarts,omitempty"` // how many starts have failed, or processes ended before their first answer, since a server has answered without an error
 	Calls             int    `json:"calls"`                  // how many calls of clients wait for their answers. Server.State leaves it 0: who has the PendingCalls sets it
 	OldestCallSeconds int    `json:"oldestCallSeconds"`      // for how many whole seconds the call has waited that waits longest; 0: none waits, or not for a second; set like Calls
-	LastError         string `json:"lastError,omitempty"`    // what was wrong last, in words that are fit for everybody; "": nothing since the server has answered
+	LastError         string `json:"lastError,omitempty"`    // what was wrong last, in words that are fit for everybody; "": nothing since the first answer of a Conn was no error
 }
 
 // How a server comes to be called not ready, although it could be tried.
@@ -39,16 +39,16 @@ const (
 
 const (
 	textNotStarted = "the server could not be started; the log says why"                           // State.LastError of a server that could not be started or reached
-	textRefusesAll = "the server refused to initialize or could not be reached; the log says more" // State.LastError of a server that has refused initialize, or refuses everybody
+	textRefusesAll = "the server refused to initialize or could not be reached; the log says more" // State.LastError of a server that has answered the first request of a Conn with an error, or refuses everybody
 )
 
 // status is what State is made of: what became of a server's Conns.
 type status struct {
 	mu           sync.Mutex   // guards the fields below
 	running      int          // how many Conns are open
-	lastError    string       // what was wrong last; "": nothing since the server has answered
-	failedStarts int          // starts in a row that have failed
-	refuses      bool         // it is a remote server, and has refused to serve anybody since it answered last
+	lastError    string       // what was wrong last; "": nothing since noteAnswered was called
+	failedStarts int          // how many starts have failed, or processes ended before their first answer, since noteAnswered was called
+	refuses      bool         // it is a remote server, and has refused to serve anybody since noteAnswered was called
 	failedAt     time.Time    // when the last start failed, or the server last refused
 	ahead        *aheadServer // the server that was started ahead; nil: none was
 }
@@ -61,7 +61,8 @@ func (s *status) state() State {
 	return State{Ready: !failing, Running: s.running, FailedStarts: s.failedStarts, LastError: s.lastError}
 }
 
-// noteStartFailed counts a failed start; what becomes State.LastError.
+// noteStartFailed counts a failed start, or the end of a process before its first answer. The text what becomes
+// State.LastError.
 func (s *status) noteStartFailed(what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +77,8 @@ func (s *status) noteRefused() {
 	s.lastError, s.failedAt, s.refuses = textRefusesAll, time.Now(), true
 }
 
-// noteAnswered notes that a server has answered without an error, so that earlier failures do not count.
+// noteAnswered notes that the server has answered without an error, so that earlier failures do not count. It is called
+// for the first answer of a Conn, and for the first one after a refusal.
 func (s *status) noteAnswered() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,8 +113,8 @@ func (s *status) keptAhead() *aheadServer {
 	return s.ahead
 }
 
-// A countingDialer is a Dialer whose Conns, made by dialer, count in the status. Its first Conn is the one
-// that was started ahead, if there is one.
+// A countingDialer is a Dialer whose Conns, made by dialer, count in the status. Of all countingDialers with the same
+// status, the first that dials returns the Conn that was started ahead, if there is one.
 type countingDialer struct {
 	status    *status       // the status in which the Conns count
 	log       hclog.Logger  // gets errors of stopping
@@ -142,8 +144,8 @@ func (c *countingDialer) Dial(ctx context.Context) (conn bridge.Conn, err error)
 	return observe.SessionOf(ctx).Conn(c.trackState(conn), observe.Upstream), nil
 }
 
-// trackState returns conn, and notes in the status how its first request, initialize, is answered, whether a
-// remote server refuses later ones because it serves nobody, how a process ends, and when the Conn is closed.
+// trackState returns conn with hooks that note in the status how its first request, such as initialize, is answered,
+// whether a remote server refuses later ones because it serves nobody, how a process ends, and when the Conn is closed.
 func (c *countingDialer) trackState(conn bridge.Conn) bridge.Conn {
 	answered, refused := false, false
 	return bridge.Intercept(conn, bridge.Hooks{

@@ -22,10 +22,9 @@ func discoverRequest() jsonrpc.Message {
 	return jsonrpc.NewRequest(discoverID, "server/discover", []byte(`{"_meta":`+string(meta.Object())+`}`))
 }
 
-// ask finds out whether the server is a modern one: at an http URL by Discover, else by server/discover, and
-// perhaps initialize, to a process or connection of its own. placed is called once that has a place. spare is
-// the process that has answered, if a client can go on with it; nil: none can. The error is why it is not
-// known.
+// ask finds out whether the server is a modern one: at an http URL by Options.Discover, else by server/discover, and
+// perhaps initialize, to a process or connection of its own. placed is called once that has a place. spare is the process
+// that has answered, if a client can go on with it; nil: none can. The error is why the era is not known.
 func (p *Prober) ask(ctx context.Context, placed func()) (modern bool, spare *Process, err error) {
 	if p.isHTTP() {
 		m, err := p.opts.Discover(ctx)
@@ -85,9 +84,10 @@ func (p *Prober) askOn(ctx context.Context, conn bridge.Conn, question jsonrpc.M
 	return answer, err
 }
 
-// exchange sends a request over conn (unless it is invalid) and calls took with each response that comes,
-// until took returns true, or wait has passed since the request is on its way: before that a person may have
-// to sign in. The error is why conn is of no use any more; that the time is over is none.
+// exchange sends question over conn (unless that is the zero Message) and calls took with each response that comes,
+// until took returns true, or wait has passed since the question was sent. Sending may take Options.MinTimeout, if that is
+// longer than wait: a person may have to sign in. The error is why conn is of no use any more; that the time is over is
+// none.
 func (p *Prober) exchange(ctx context.Context, conn bridge.Conn, question jsonrpc.Message, wait time.Duration, took func(jsonrpc.Message) (enough bool)) error {
 	sending, sent := context.WithTimeout(ctx, max(wait, p.opts.MinTimeout))
 	var err error

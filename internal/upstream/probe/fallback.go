@@ -29,8 +29,8 @@ type Fallback struct {
 	staysLegacy atomic.Bool // the Conn is one of Legacy, and will not be replaced any more
 }
 
-// KeepsRequests is bridge.PumpOptions.KeepsRequests: as long as the Conn may still be replaced, it may have
-// to send again what it was sent.
+// KeepsRequests is bridge.PumpOptions.KeepsRequests. It is true as long as the Conn may still be replaced, since what
+// it was sent is sent again then, and for good once the Conn is one of Modern, which translates.
 func (f *Fallback) KeepsRequests() bool { return !f.staysLegacy.Load() }
 
 // Dial implements bridge.Dialer: it returns a Conn of Legacy that may be replaced by one of Modern, or one of
@@ -182,8 +182,8 @@ func (s *fallbackSink) TrySend(m jsonrpc.Message) bool {
 	return s.isUndecisive(&m) && s.sink.TrySend(m)
 }
 
-// isUndecisive reports whether a message may be handed on at once, because it has nothing to do with which
-// Conn stays.
+// isUndecisive reports whether a message of the server may be handed on at once, because it has nothing to do with which
+// Conn stays, or that is decided and nothing waits to be handed on before it.
 func (s *fallbackSink) isUndecisive(m *jsonrpc.Message) bool {
 	if s.c.answerSeen {
 		return len(s.c.handOnFirst) == 0
@@ -290,9 +290,8 @@ func (c *fallbackConn) switchToModern(ctx context.Context, answer jsonrpc.Messag
 	return c.switchTo(other)
 }
 
-// findsModern reports whether the server is a modern one, by answer, its answer to initialize, or by asking
-// it. refused: it was refused. old is the first Conn; then it may be closed, since the question takes a
-// place, too.
+// findsModern reports whether the server is a modern one, by answer, its answer to initialize, or by asking the server.
+// refused: the answer refuses initialize; then old, the first Conn, may be closed, since the question takes a place, too.
 func (c *fallbackConn) findsModern(ctx context.Context, old bridge.Conn, answer jsonrpc.Message, refused bool) bool {
 	p := c.f.Prober
 	if answer.IsError() && AnswersModern(answer) {

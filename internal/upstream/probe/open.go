@@ -35,10 +35,10 @@ func initializeParamsOf(ctx context.Context) []byte {
 	return params
 }
 
-// open finds out the era of a server that did not answer server/discover, with initialize: first asks that
-// process, if it is a command, then another one. It returns what ask returns; the error is silent if no
-// answer came at all. It closes first, unless that is the spare. placed is called
-// once the other process has a place.
+// open finds out the era of a server that did not answer server/discover, with initialize: if the server is a command,
+// it sends initialize to first, the process that was asked; if that tells nothing, or else at once, it sends initialize
+// to another process or connection. It returns what Prober.ask returns, and the error silent if no answer came at all. It
+// closes first, unless that becomes the spare. placed is called once the other process has a place.
 func (p *Prober) open(ctx context.Context, first *Process, placed func(), silent *silentError) (modern bool, spare *Process, err error) {
 	o := &openAttempt{p: p, process: first, probed: true, params: initializeParamsOf(ctx)}
 	// Behind a command is one process, for both eras. A connection was made for a modern server.
@@ -93,8 +93,8 @@ type openAttempt struct {
 	initialized jsonrpc.Message // the process's answer to initialize; invalid: none has come
 }
 
-// ask sends initialize, and waits, at most so long, until it is clear what the answers say. The error is why
-// the process is of no use any more.
+// ask sends initialize, and waits until it is clear what the answers say: for wait at most, and for a second answer that
+// could change the meaning of the first for Prober.AnswerTimeout more. The error is why the process is of no use any more.
 func (o *openAttempt) ask(ctx context.Context, wait time.Duration) error {
 	params := o.params
 	if params == nil {
@@ -131,8 +131,8 @@ func (o *openAttempt) tellsEra() bool {
 	return o.initialized.Kind() != jsonrpc.Invalid || AnswersModern(o.discovered)
 }
 
-// result returns the era that the answers tell, and the process if a client can go on with it; nil: none can,
-// and it was closed.
+// result returns the era that the answers tell, and as spare the process, if a client can go on with it; nil: none can,
+// and the process was closed.
 func (o *openAttempt) result() (modern bool, spare *Process) {
 	modern = AnswersModern(o.discovered)
 	switch {

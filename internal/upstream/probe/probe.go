@@ -27,11 +27,12 @@ const (
 	// server/discover. Servers that wait for initialize never do.
 	defaultAnswerTimeout = 3 * time.Second
 
-	// probeTimeout is how long it may take to find out a server's era, with everything, such as starting it. For
-	// a command that may be done twice, the first time within initializeAnswerTimeout.
+	// probeTimeout is how long it may take to find out a server's era, with everything, such as starting it. A command
+	// may be started twice for that, and has Prober.AnswerTimeout and initializeAnswerTimeout more, for the first time.
 	probeTimeout = 30 * time.Second
 
-	// spareTimeout is how long the process that has told its era waits for its first client. Then it is closed.
+	// spareTimeout is how long a process, or connection, that has told its era waits for its first client. Then it is
+	// closed.
 	spareTimeout = 10 * time.Second
 
 	// defaultSettledAfter is how long a finding must have stood before it may be doubted: a server that refuses
@@ -72,8 +73,8 @@ type Options struct {
 	// place for the Conn; h is what holds the place.
 	Dial func(ctx context.Context, h *TransferableHolder, placed func()) (bridge.Conn, error)
 
-	// MinTimeout is the shortest time that Discover, or sending over a Conn of Dial, is given, because a person
-	// may have to sign in meanwhile. 0: nobody signs in.
+	// MinTimeout is the shortest time that sending a question over a Conn of Dial is given, and an inquiry as a whole,
+	// because a person may have to sign in meanwhile. 0: nobody signs in.
 	MinTimeout time.Duration
 
 	// NeedsPlace says that a Conn of Dial needs a place, which may have to be waited for.
@@ -109,15 +110,15 @@ type Prober struct {
 
 	opts       Options         // the Options of New
 	log        hclog.Logger    // Options.Logger
-	spareTimer lazytimer.Timer // calls dropSpare
+	spareTimer lazytimer.Timer // closes the spare process if nobody has taken it within spareTimeout
 
 	mu              sync.Mutex          // guards the fields below
 	known           bool                // the server's era is known, and modern says which
-	foundAt         time.Time           // when the era was found
-	modern          bool                // the server speaks 2026-07-28
+	foundAt         time.Time           // when the era was found, if it is known
+	modern          bool                // the server speaks 2026-07-28; it means nothing unless known is true
 	skipsInitialize bool                // the server is a modern one that refuses initialize, or begins no session
 	inquiries       map[string]*inquiry // the inquiries in progress, by party
-	lastErr         error               // why the last inquiry has failed; nil: it has not
+	lastErr         error               // why the last inquiry has failed; nil: it has not, or the era was found since
 	spare           *Process            // a process that has told its era and waits for a client; nil: none
 }
 
@@ -128,7 +129,8 @@ func New(o Options) *Prober {
 	return p
 }
 
-// A Process is a server process that has told its era, and has no clients yet.
+// A Process is a process of the server, or a connection to it, that is asked for its era or has told it, and has no
+// clients yet.
 type Process struct {
 	Conn   bridge.Conn         // the Conn to the process
 	Holder *TransferableHolder // the holder of its place
@@ -170,7 +172,8 @@ type inquiry struct {
 	done          chan struct{}      // closed when it is over, or another one has found out
 }
 
-// inquiryFor returns the inquiry that clients of a party wait for; nil: one has to begin. mu is held.
+// inquiryFor returns the inquiry that clients of a party wait for: one that has a place, or else the party's own; nil:
+// one has to begin. mu is held.
 func (p *Prober) inquiryFor(party string) *inquiry {
 	for _, q := range p.inquiries {
 		if q.hasPlace {
@@ -286,8 +289,8 @@ func (p *Prober) tellProgress(q *inquiry, text string) {
 	}
 }
 
-// inquire makes the inquiry q: it asks the server, keeps the finding or the error, and keeps the spare
-// process.
+// inquire makes the inquiry q: it asks the server, keeps the finding or the error, unless the era was found in another
+// way meanwhile, and keeps the spare process, unless there is one.
 func (p *Prober) inquire(ctx context.Context, q *inquiry) {
 	modern, spare, err := p.ask(ctx, func() {
 		p.mu.Lock()
@@ -351,9 +354,10 @@ func (p *Prober) forgetFinding() (forgot bool) {
 	return true
 }
 
-// Recheck has a server at an http URL asked anew for its era, in a goroutine, unless the finding is younger
-// than SettledAfter. It is called when an answer may be that of a server of the other era (ED9). If it is
-// one, OnEraFound ends what the others use; a mere error costs a question.
+// Recheck has a server at an http URL asked anew for its era, in a goroutine, unless its era is not known or the finding
+// is younger than SettledAfter. It is called when an answer may be that of a server of the other era (ED9). What is found
+// is told to Options.OnEraFound, which ends shared servers of the other era; an answer that was a mere error costs a
+// question.
 func (p *Prober) Recheck() {
 	if p.forgetFinding() {
 		_ = p.opts.Spawn(func() { _, _ = p.Modern(httpdial.Unattended(p.opts.Context)) })
@@ -362,7 +366,8 @@ func (p *Prober) Recheck() {
 
 // SuspectOtherEra is called when the server may be one of the other era by now. A server at an http URL is
 // asked anew (Recheck). unusable: the process that has said so is of no use any more, as its era is not known
-// any more; the next client finds out. It is false while the finding is younger than SettledAfter.
+// any more; the next client finds out. It is false while the finding is younger than SettledAfter, and if
+// Options.Protocol says the era.
 func (p *Prober) SuspectOtherEra() (unusable bool) {
 	switch {
 	case p.opts.Protocol != era.Auto:
@@ -376,7 +381,7 @@ func (p *Prober) SuspectOtherEra() (unusable bool) {
 
 // Upgraded reports whether a server that has refused, with this response, to renew a legacy session is a
 // modern one by now (ED9). If the response does not say so, it asks the server, unless the finding is younger
-// than SettledAfter: then that counts.
+// than SettledAfter: then that counts. It is false if the server cannot be asked.
 func (p *Prober) Upgraded(ctx context.Context, refusal jsonrpc.Message) bool {
 	if AnswersModern(refusal) {
 		p.NoteEra(true)

@@ -99,7 +99,7 @@ func (e *inPlaceError) Unwrap() error {
 // PublicData is the data of the error that clients get: where to sign in, for instance.
 func (e *inPlaceError) PublicData() []byte { return e.answer.Lookup("error", "data") }
 
-// rounded returns a time as people want to read it: in seconds, or milliseconds if it is shorter.
+// rounded returns a time as people want to read it: in whole seconds, or whole milliseconds if it is below a second.
 func rounded(d time.Duration) time.Duration {
 	if d < time.Second {
 		return d.Round(time.Millisecond)

@@ -45,9 +45,9 @@ type Source struct {
 	Meta era.Meta
 }
 
-// Schema returns the input schema of a tool, after asking the server (from) for its list if need be. It may
-// be nil when the schema has no x-mcp-header. known is false if the server has no such tool, or has not said
-// so within 3 seconds after it was asked (MI22).
+// Schema returns the input schema of a tool, after asking the server (from) for its list if need be. schema may
+// be nil when it would have no x-mcp-header. known is false if the server has no such tool, could not be asked, or has
+// not sent its list within 3 seconds after it was asked (MI22).
 func (t *Table) Schema(ctx context.Context, tool string, from Source) (schema []byte, known bool) {
 	schema, known, fresh := t.input(tool)
 	if known || fresh { // mostly so
@@ -110,8 +110,8 @@ func (t *Table) startFetch(from Source) *fetch {
 	return f
 }
 
-// endFetch ends the fetch f, which has begun at listVersion. err: the server could not be asked. silent: it
-// has not answered in time.
+// endFetch ends the fetch f, which has begun at listVersion. err says why the server could not be asked; nil: it could.
+// silent: the server has not answered in time.
 func (t *Table) endFetch(f *fetch, err error, listVersion uint64, silent bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -146,7 +146,7 @@ type toolLister struct {
 	done        context.CancelFunc // ends Receive
 }
 
-// ask asks for the page at a cursor (raw JSON); nil: for the first one.
+// ask asks for the page at a cursor (raw JSON); nil: for the first one. The error is that of sending.
 func (l *toolLister) ask(ctx context.Context, cursor []byte) error {
 	params := bytes.Clone(l.requestHead)
 	if cursor != nil {
@@ -156,7 +156,7 @@ func (l *toolLister) ask(ctx context.Context, cursor []byte) error {
 	return l.conn.Send(ctx, jsonrpc.NewRequest(jsonrpc.IntID(l.pages), "tools/list", append(params, '}')))
 }
 
-// TrySend implements bridge.Sink. It takes all but the page that was asked for, and drops it.
+// TrySend implements bridge.Sink. It takes everything but the page that was asked for, and drops what it takes.
 func (l *toolLister) TrySend(m jsonrpc.Message) bool {
 	return m.Kind() != jsonrpc.Response || m.ID() != jsonrpc.IntID(l.pages)
 }

@@ -19,8 +19,8 @@ const (
 	maxTools = 10_000
 )
 
-// A Cache has one Table for each key: servers list their tools by what they were told of their client, and of
-// whom. The zero Cache is ready for use by any number of goroutines.
+// A Cache has one Table for each key, which says what a server was told of its client, and who that is: the tools that it
+// lists may depend on that. The zero Cache is ready for use by any number of goroutines.
 type Cache[K comparable] struct {
 	mu     sync.Mutex   // guards tables
 	tables map[K]*Table // the Tables by their keys
@@ -58,8 +58,8 @@ func (c *Cache[K]) Forget() {
 // use it.
 type Table struct {
 	mu           sync.Mutex        // guards the fields below
-	inputSchemas map[string][]byte // input schemas by tool; nil for those without x-mcp-header
-	freshUntil   time.Time         // until then a tool that is not in inputSchemas is taken for unknown
+	inputSchemas map[string][]byte // the input schemas, raw, of the tools that were listed, by the tool's name; nil for those without x-mcp-header
+	freshUntil   time.Time         // until then a tool that is not in inputSchemas is taken for unknown, and the server is not asked for its list
 	listVersion  uint64            // how often Forget was called
 	fetch        *fetch            // the request for the list in progress; nil: there is none
 }

@@ -66,9 +66,9 @@ func (a *crashIsolation) noteCrash(users []string) (part []string) {
 	return part
 }
 
-// onCrash returns the OnCrash of the Mux of the server with this key: it chooses the principals that
-// get a server of their own from now on, because their calls have ended this one (noteCrash), and returns them as part. nil: the server is not the one that all share (the zero Key), or
-// Options.IsolateCrashes is false.
+// onCrash returns the OnCrash of the Mux of the server with this key. Of users, the principals that had calls in progress
+// when the server ended, that function returns those that get a server of their own from now on (noteCrash). nil: the
+// server is not the one that all share (the zero Key), or Options.IsolateCrashes is false.
 func (p *Pool) onCrash(key Key) func(users []string) (part []string) {
 	if key != (Key{}) || !p.opts.IsolateCrashes {
 		return nil

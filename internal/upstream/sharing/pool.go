@@ -40,20 +40,21 @@ type Options struct {
 	// that their clients were asked: such a server is not idle.
 	Connect func(s *Server) (d bridge.Dialer, parked func() bool)
 
-	// MaxShared is how many servers there may be that are not Exclusive. 0: any number.
+	// MaxShared is how many servers there may be that are not Exclusive. 0 or less: any number.
 	MaxShared    int
 	MaxQueued    int           // how many clients may wait for one more server that is not Exclusive (limiter.Options.Queue)
 	QueueTimeout time.Duration // how long a client waits for one more server (limiter.Options.Wait); 0: nobody waits
 
-	// MaxExclusive is how many Exclusive servers there may be. 0: only the Dialers of Connect bound them.
+	// MaxExclusive is how many Exclusive servers there may be, those without a client included. 0: only the Dialers of
+	// Connect bound them.
 	MaxExclusive int64
 
 	// MaxCalls is how many requests, of all its clients, may be in progress at one server. A request for which there
 	// is no room is answered with an error (mux.Options.MaxCalls). 0 means no bound.
 	MaxCalls int
 
-	IdleTimeout time.Duration // how long a server that is not Exclusive is kept without clients; 0: not at all
-	ParkTimeout time.Duration // how long an Exclusive server is kept without clients, while calls in it wait for them; 0: not at all
+	IdleTimeout time.Duration // how long a server that is not Exclusive is kept without clients, or longer, until no calls in it wait for clients; 0: not at all
+	ParkTimeout time.Duration // as IdleTimeout, but for an Exclusive server in which calls wait when its last client leaves; without such calls it ends at once
 
 	// IsolateCrashes says that a principal whose calls end the server that all share (the zero Key) gets one of
 	// its own for isolationTime; crashIsolation.noteCrash says which principals those are.
@@ -124,8 +125,8 @@ func (p *Pool) Servers() []*Server {
 }
 
 // Join makes a client a member of the server with this key, which begins if there is none. ctx has the
-// client's principal and party. clientInfo is what a server that begins is told of its client. single: the
-// client joins for a single request that is no subscription. The Member must be closed.
+// client's principal and party. clientInfo is the raw clientInfo that a legacy server that begins is told of its client
+// (nil: none). single: the client joins for a single request that is no subscription. The Member must be closed.
 func (p *Pool) Join(ctx context.Context, key Key, clientInfo []byte, single bool) (*Member, error) {
 	s, err := p.enterExisting(key, single)
 	if s == nil && err == nil {

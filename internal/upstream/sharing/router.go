@@ -20,8 +20,8 @@ type Keys interface {
 	// wait until it is known what the server speaks.
 	KeyFor(ctx context.Context, m jsonrpc.Message) (key Key, clientInfo []byte, err error)
 
-	// KeyWithoutWaiting is KeyFor where that needs no waiting, and the request has no server of
-	// its own. False: it does.
+	// KeyWithoutWaiting returns the key that KeyFor would return for a request of the principal. ok
+	// is false if that would have to wait, or if the request has a server of its own.
 	KeyWithoutWaiting(principal string, m jsonrpc.Message) (key Key, ok bool)
 }
 
@@ -36,15 +36,15 @@ type Router struct {
 	pool      *Pool              // has the servers
 	keys      Keys               // says to which server a request goes
 	principal string             // the client's principal; "": it has not authenticated
-	ctx       context.Context    // the client's, done at Close
+	ctx       context.Context    // has the values of the client's ctx (principal, party), and is done at Close only
 	cancel    context.CancelFunc // ends ctx
 	inbox     bridge.Inbox       // what the client is to get
 	receivers sync.WaitGroup     // the goroutines that receive from servers
-	sinkCalls atomic.Int32       // how many receivers are handing a message on to the client
+	sinkCalls atomic.Int32       // how many receivers are handing a message on to the client now; Close waits for the receivers only if it is 0
 
 	mu          sync.Mutex                 // guards the fields below
 	memberships []*membership              // the memberships of the servers that the client has joined
-	calls       map[jsonrpc.ID]*membership // the server of each request in progress, by the request's id
+	calls       map[jsonrpc.ID]*membership // the membership of the server that is to answer each request in progress, by the request's id
 	closed      bool                       // Close was called
 }
 
@@ -122,7 +122,7 @@ func (r *Router) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
-// memberFor returns the membership of the server that is to answer a request, which it joins if need be, and
+// memberFor returns the membership of the server that is to answer a request, which the client joins if need be, and
 // enters the request in calls.
 func (r *Router) memberFor(ctx context.Context, m jsonrpc.Message) (*membership, error) {
 	key, clientInfo, err := r.keys.KeyFor(ctx, m)
@@ -143,8 +143,9 @@ func (r *Router) memberFor(ctx context.Context, m jsonrpc.Message) (*membership,
 	return at, err
 }
 
-// enter enters a request in calls, for the server with this key, and returns the membership there; nil: the
-// client has not joined it. joined, if not nil, becomes that membership, unless there is one by now.
+// enter enters the request id in calls, for the server with this key, and returns the membership there; nil: the
+// client has not joined that server, and joined is nil. joined, if not nil, becomes that membership, unless there is one
+// by now. The error says that the Router is closed.
 func (r *Router) enter(key Key, id jsonrpc.ID, joined *Member) (*membership, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -278,7 +279,7 @@ func (r *Router) memberEnded(at *membership, err error) {
 	}
 }
 
-// leave leaves the server of a membership. It is false if that was done already.
+// leave leaves the server of a membership. left is false if that was done already.
 func (r *Router) leave(at *membership) (left bool) {
 	r.mu.Lock()
 	i := slices.Index(r.memberships, at)

@@ -18,7 +18,7 @@ type Server struct {
 	ClientInfo []byte // the clientInfo that a legacy server is told of; nil: none
 
 	pool   *Pool           // the Pool that it is in
-	expiry lazytimer.Timer // calls expire
+	expiry lazytimer.Timer // is set when the last member leaves; calls expire, which ends the Server if none has come
 	mux    *mux.Mux        // gives each member a Conn to the one process
 	parked func() bool     // reports whether calls in the server wait for their clients (Options.Connect)
 	id     string          // the number, as text, that ID returns; "": no client can join the Server yet
@@ -27,7 +27,7 @@ type Server struct {
 	members    int            // how many clients have joined and not left; under Pool.mu
 	requests   int            // how many of the members have joined for a single request; under Pool.mu
 	place      *limiter.Place // the server's place in the Pool's limiter; nil: it is Exclusive, and needs none; under Pool.mu
-	idleSince  time.Time      // when the last member has left; it means nothing while there are members; under Pool.mu
+	idleSince  time.Time      // when the last member has left; before the first one, when addLocked was called; not changed while there are members; under Pool.mu
 	ended      bool           // it is closed, or is being closed; under Pool.mu
 	reason     error          // what clients are told why it was ended; nil: that it has ended; under Pool.mu
 }
@@ -60,7 +60,9 @@ func (s *Server) endReason(err error) error {
 }
 
 // Use implements limiter.Holder. A Server that has members is Busy as long as one of them waits for an
-// answer, or was asked for something; otherwise it is Idle: a subscription may begin anew elsewhere.
+// answer, or was asked for something; otherwise it is Idle: a subscription may begin anew elsewhere. Without members
+// it is Spare, or Busy as long as calls in it wait for their clients. The time is when the last member left (before
+// the first one came: when the Server was made), also for Idle.
 func (s *Server) Use() (limiter.Use, time.Time) {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
@@ -107,8 +109,8 @@ func (s *Server) enterLocked(single bool) {
 	}
 }
 
-// leave counts a member less, when that is closed. Without members, an Exclusive server ends, unless calls
-// wait in it; another one after Options.IdleTimeout.
+// leave counts a member of s less, when that is closed; single is that of Join. Without members, an Exclusive server
+// ends at once, or, if calls wait in it, after Options.ParkTimeout; another one after Options.IdleTimeout.
 func (p *Pool) leave(s *Server, single bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,7 +129,8 @@ func (p *Pool) leave(s *Server, single bool) {
 	s.expiry.Set(s.idleSince.Add(p.idleTimeoutOf(s)))
 }
 
-// idleTimeoutOf returns how long a server without members is kept.
+// idleTimeoutOf returns how long a server without members is kept: Options.ParkTimeout if it is Exclusive, else
+// IdleTimeout.
 func (p *Pool) idleTimeoutOf(s *Server) time.Duration {
 	if s.Key.Exclusive != 0 {
 		return p.opts.ParkTimeout
@@ -135,7 +138,8 @@ func (p *Pool) idleTimeoutOf(s *Server) time.Duration {
 	return p.opts.IdleTimeout
 }
 
-// expire ends the Server if it has had no members for long enough. One in which calls wait stays.
+// expire ends the Server if it has had no members for long enough (idleTimeoutOf). One in which calls wait stays, and
+// is looked at again a minute later.
 func (s *Server) expire() {
 	p := s.pool
 	p.mu.Lock()
