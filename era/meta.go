@@ -110,8 +110,8 @@ func LogRank(raw []byte) int {
 	return slices.Index(LogLevels, text)
 }
 
-// LegacyInitialize returns an initialize request with a version that a legacy
-// server can answer (ED6, C.6). A modern version, or a date after the newest
+// LegacyInitialize returns m, if that is an initialize request, with a version that a
+// legacy server can answer (ED6, C.6). A modern version, or a date after the newest
 // legacy version, is replaced by the newest legacy version: otherwise the server
 // might answer with a version that has no initialize. Other versions, and other
 // messages, stay as they are.

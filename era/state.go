@@ -97,8 +97,8 @@ func (s *Sealer) open(kind byte, text string) ([]byte, error) {
 	return plain, nil
 }
 
-// Open returns the State in text. An error means that this Sealer has not made the
-// text. The caller must check whether the State is still valid and belongs to the
+// Open returns the State in text. An error means that Seal of this Sealer has not made the
+// text. The caller must check whether the State is still valid (Expires) and belongs to the
 // request.
 func (s *Sealer) Open(text string) (State, error) {
 	if len(text) > maxSealedText {
@@ -129,8 +129,8 @@ func (s *Sealer) Bind(principal, state string) string {
 	return s.seal(sealedBound, plain)
 }
 
-// Unbind returns the requestState in text. An error means that it was made for
-// another principal, or by another Sealer.
+// Unbind returns the requestState in text. An error means that text was made for
+// another principal, or not by Bind of this Sealer.
 func (s *Sealer) Unbind(principal, text string) (string, error) {
 	plain, err := s.open(sealedBound, text)
 	if err != nil {

@@ -24,7 +24,7 @@ const keyRounds = 100_000
 
 // NewTaskIDs returns the TaskIDs of the server with this name. With the same
 // secret, ids stay valid after a restart of the bridge; no principal may know the
-// whole secret. A nil secret is replaced by a random one. The key is derived at
+// whole secret. A nil or empty secret is replaced by a random one. The key is derived at
 // its first use, which takes tens of milliseconds.
 func NewTaskIDs(name string, secret []byte) *TaskIDs {
 	return &TaskIDs{sync.OnceValue(func() []byte {

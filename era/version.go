@@ -56,7 +56,7 @@ func ParseEras(s string) (Eras, bool) {
 // erasNames are the texts of the Eras, by their value.
 var erasNames = []string{"auto", "legacy", "modern"}
 
-// String returns the text that ParseEras reads.
+// String returns the text that ParseEras reads for e: "auto", "legacy" or "modern".
 func (e Eras) String() string { return erasNames[e] }
 
 // Versions returns the revisions of these eras, the newest first.

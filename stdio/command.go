@@ -54,7 +54,7 @@ func (c *Command) Dial(ctx context.Context) (bridge.Conn, error) {
 	return child, nil
 }
 
-// childConn is the bridge.Conn to a child process, over its stdin and stdout.
+// childConn is the bridge.Conn to a child process, over its stdin and stdout. Close stops the process.
 type childConn struct {
 	*Conn
 	name    string              // what errors call the server: Spec.Name, or if that is empty Spec.ShownPath or Spec.Path
@@ -169,7 +169,7 @@ type ExitError struct {
 }
 
 // maxStderrText is how many bytes of the child's stderr the text of an ExitError
-// quotes at most.
+// quotes at most, without the marks between the lines.
 const maxStderrText = 1000
 
 // Error says in one line, of bounded length, that the server has ended, how, and what
@@ -196,9 +196,9 @@ func (e *ExitError) Success() bool { return e.Err == nil }
 // Unwrap returns Err, which may be nil.
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// joinLastLines joins as many of the last lines as fit into max bytes, the first of
-// these perhaps cut. Empty lines are left out, and what is not printable becomes a
-// blank.
+// joinLastLines joins, with " | ", as many of the last lines as fit into max bytes
+// (the " | " not counted), the first of these perhaps cut, with "..." at its end. Empty
+// lines are left out, and what is not printable becomes a blank.
 func joinLastLines(lines []string, max int) string {
 	var kept []string
 	for i := len(lines) - 1; i >= 0 && max > 0; i-- {

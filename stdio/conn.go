@@ -39,7 +39,7 @@ type Options struct {
 	// Peer says whether the other end is a server or a client.
 	Peer PeerRole
 
-	// MaxMessageSize is the longest line that is received, in bytes; 0 means
+	// MaxMessageSize is the longest line that is received, in bytes; 0 or less means
 	// 64 MiB. A longer one is thrown away as it arrives, but
 	// whoever waits for it gets an error. What is sent has no limit.
 	MaxMessageSize int
@@ -55,8 +55,8 @@ type Options struct {
 
 	// OnNoise is told of each line, or element of a batch, that is not handed on
 	// because it was no valid message or too long: the size of its line in bytes and
-	// what was wrong, never its content. Receive calls it, so it must not wait for the
-	// Conn; nil: nobody is told.
+	// what was wrong, never its content. Of empty lines it is not told. Receive calls it,
+	// so it must not wait for the Conn; nil: nobody is told.
 	OnNoise func(size int, reason string)
 }
 
@@ -66,8 +66,8 @@ type Conn struct {
 	opts         Options      // NewConn's, with the defaults filled in
 	in           incoming     // the part that receives
 	out          outgoing     // the part that sends
-	client       clientState  // used if the peer is a client
-	skippedCount atomic.Int64 // how many lines, or elements of a batch, were not handed on
+	client       clientState  // what was learnt of the client; not used if the peer is a server
+	skippedCount atomic.Int64 // how many lines, or elements of a batch, were no valid message or too long, and not handed on
 
 	refusals refusals     // error responses that wait for a server to read them
 	end      ending       // how and when the conversation ends
@@ -83,7 +83,7 @@ type incoming struct {
 	mu           sync.Mutex
 	lines        lines             // cuts the bytes into lines
 	pending      []jsonrpc.Message // received messages that no Sink has taken yet, in order
-	firstRefused bool              // a Sink has refused pending[0]: the next Receive offers it again, even if its ctx is done
+	firstRefused bool              // a Sink has refused pending[0]: the next Receive offers it again, even if the ctx of that Receive is done
 }
 
 // clientState is what a Conn to a client has learnt from the messages that passed.
@@ -264,8 +264,8 @@ func (c *Conn) fail(err error) {
 }
 
 // ending says whether a Conn has ended, and why. There are two steps. After set,
-// nothing is read or sent any more. After close, Receive does not wait for a Sink
-// either.
+// nothing is read or sent any more. After a call of close, Receive does not wait for a
+// Sink either.
 type ending struct {
 	once sync.Once     // makes only the first call of set count
 	done chan struct{} // closed by set: the conversation is over

@@ -10,7 +10,7 @@ import (
 )
 
 // deadAfter is for how long a TCP peer may acknowledge nothing of what it was sent
-// before it counts as gone.
+// before it counts as gone. It is looked at as often, while something is on its way.
 const deadAfter = 50 * time.Second
 
 // errDeadPeer ends a Conn over TCP whose peer has acknowledged nothing for deadAfter.
@@ -23,7 +23,7 @@ var errDeadPeer = errors.New("the connection was lost: the peer does not answer 
 type deadPeerWatch struct {
 	nc           net.Conn                                            // the TCP connection
 	onDead       func()                                              // called when the peer is found to be gone, once at most
-	readAckState func(net.Conn) (silent time.Duration, waiting bool) // awaitingAck; tests have another one
+	readAckState func(net.Conn) (silent time.Duration, waiting bool) // says how long the peer has acknowledged nothing, and whether something waits for that: awaitingAck; tests have another one
 	timer        lazytimer.Timer                                     // is set while something may be on its way to the peer; calls checkAck
 	dead         atomic.Bool                                         // the peer was found to be gone, and onDead called
 }

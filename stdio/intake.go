@@ -24,8 +24,8 @@ var (
 )
 
 // intakeGuard bounds what the lines of one client may take while they are received:
-// memory, and time. What is in one chunk does not count. It belongs to who reads the
-// lines. nil bounds nothing.
+// memory, and time. The memory of a line that fits into one chunk does not count. It is
+// for the one goroutine that reads the lines. A nil intakeGuard bounds nothing.
 type intakeGuard struct {
 	share        *budget.Share    // the part of the budget that the lines hold
 	chunkTimeout time.Duration    // how long each chunk of a line may take to arrive; 0 or negative: for ever
@@ -85,8 +85,8 @@ func (in *intakeGuard) releaseAll() {
 }
 
 // expectChunk is called before a read, when size bytes of a line have come: the peer
-// has chunkTimeout for the next chunkSize bytes, which begins anew each time that so
-// many have come. Nothing happens before a line's first byte.
+// has chunkTimeout for the next chunkSize bytes, or for the end of the line, and begins
+// anew each time that so many have come. Nothing happens before a line's first byte.
 func (in *intakeGuard) expectChunk(size int) {
 	if in == nil || size == 0 || in.chunkTimeout <= 0 || in.dueSize > 0 && size < in.dueSize {
 		return

@@ -12,7 +12,7 @@ import (
 const (
 	chunkSize       = 64 << 10 // the size of a chunk: a large buffer that is lent out; most systems' pipes hold as much
 	smallBufferSize = 4 << 10  // the size of the buffer with which a Conn waits for a line
-	maxKeptChunks   = 32       // longChunks is kept for the next long line if it has room for no more chunks than this
+	maxKeptChunks   = 32       // lines.longChunks is kept for the next long line if it has room for no more chunks than this
 )
 
 // chunks are lent to a Conn while it reads a line that is longer than its small

@@ -20,7 +20,8 @@ import (
 )
 
 // firstMessageTimeout is how long a client that has connected to a SocketServer may
-// take to send its first message. Until then it has no server.
+// take to send its first message. Until then it has no server. It is also how long a
+// client for whom there is no place may take to send the request that is refused.
 const firstMessageTimeout = 30 * time.Second
 
 // defaultChunkTimeout is ServerOptions.ChunkTimeout by default.
@@ -32,7 +33,7 @@ type ServerOptions struct {
 	// how many levels of objects and arrays a client's message may have (J14). 0:
 	// jsonrpc.DefaultMaxDepth; negative: any number
 	MaxDepth    int
-	MaxSessions int // how many connections are served at once; more are refused. 0: 1000
+	MaxSessions int // how many connections are served at once; more are refused. 0 or less: 1000
 	// Logger is told what goes wrong; nil: nothing is logged
 	Logger hclog.Logger
 
@@ -41,11 +42,12 @@ type ServerOptions struct {
 	ChunkTimeout time.Duration
 
 	// Budget is the memory for lines that are being received, or wait for their
-	// server to take them; the first 64 KiB of each line do not count. A connection ends
+	// server to take them; a line of up to 64 KiB does not count. A connection ends
 	// if the Budget has no room for its line. The Budget may be shared with others. nil: one
 	// of its own, for messages of MaxMessageSize.
 	//
-	// Until a client has sent one valid message, its lines may have 1 MiB at most.
+	// Until a client has sent one valid message, its lines may have 1 MiB at most, and no
+	// more than MaxMessageSize.
 	Budget *budget.Budget
 
 	// AcquirePlace is asked for a place when a bridge.Handler wants one for a client,
@@ -217,8 +219,8 @@ func (s *SocketServer) refuse(conn *socketConn) {
 	}
 }
 
-// addRefusals adds one (+1 or -1) to the number of connections being refused; false:
-// there are too many, and nothing was added.
+// addRefusals adds one, which is +1 or -1, to the number of connections being refused; false:
+// there are MaxSessions already, and nothing was added.
 func (s *SocketServer) addRefusals(one int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -235,9 +237,10 @@ func (s *SocketServer) logNoise(size int, reason string) {
 	s.opts.Logger.Warn("input refused", "bytes", size, "reason", reason)
 }
 
-// serve waits for a client's first message, has the handler serve it, and logs how the
-// session has ended. Who says nothing gets no server: it may only have tried whether
-// somebody listens.
+// serve waits for a client's first message, and has the handler serve the client. A
+// client that says nothing gets no server: it may only have tried whether somebody
+// listens. How the session has ended is logged if that was an error, or for another
+// client's sake, unless the Observer tells it.
 func (s *SocketServer) serve(slot *admission.Slot, conn *socketConn) {
 	ctx := slot.Context()
 	how := func(err error) (string, bool) { return endText(ctx, err) }
@@ -258,8 +261,8 @@ func (s *SocketServer) serve(slot *admission.Slot, conn *socketConn) {
 	}
 }
 
-// endText returns how a session has ended. ctx is the session's, and err is what its bridge.Handler has
-// returned. failed: it is worth a warning.
+// endText returns how a session has ended, in words. ctx is the session's, and err is what its bridge.Handler has
+// returned. failed: the end is an error, which is worth a warning.
 func endText(ctx context.Context, err error) (text string, failed bool) {
 	switch {
 	case context.Cause(ctx) == bridge.ErrReclaimed:

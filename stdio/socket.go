@@ -40,7 +40,7 @@ type Socket struct {
 	// sockets since version 10 (1803); they do not cross into WSL or containers.
 	Address string
 
-	// ConnectTimeout bounds Dial, beside its ctx. 0 means
+	// ConnectTimeout bounds Dial, beside the ctx of Dial. 0 means
 	// 10 s, negative means no limit.
 	ConnectTimeout time.Duration
 
@@ -255,7 +255,8 @@ func (c *socketConn) TrySend(m jsonrpc.Message) bool {
 }
 
 // networkError returns err without addresses, so that a client may see it: an error of
-// the network becomes "the connection was lost".
+// the network becomes "the connection was lost" and its cause. Other errors, and nil,
+// stay.
 func networkError(err error) error {
 	if err == nil {
 		return nil

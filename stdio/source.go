@@ -67,7 +67,7 @@ type backgroundSource struct {
 	results    chan readResult // what the reads that were asked for have returned
 
 	mu      sync.Mutex    // guards started, reading and closed
-	started bool          // the goroutine was started
+	started bool          // the goroutine that reads (run) was started
 	reading bool          // a read was asked for, and its result was not taken yet
 	closed  bool          // close was called
 	done    chan struct{} // closed by close: nothing more is wanted

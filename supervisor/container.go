@@ -131,7 +131,8 @@ func (c *container) readID() (id string, err error) {
 }
 
 // kill has the engine kill the container with this id, and returns nil when it has ended; if Remove is set, when it
-// was removed. The error is that of the engine, once ctx has ended.
+// was removed. It tries again until ctx has ended, and returns the engine's last error then; at once if the engine's
+// program does not exist any more.
 func (c *container) kill(ctx context.Context, id string) error {
 	said, err := c.command(ctx, "kill", "--signal", "KILL", id)
 	if errors.Is(err, fs.ErrNotExist) { // there is no client any more

@@ -9,7 +9,8 @@ import (
 )
 
 // outputGrace is how long a Read waits for output after the process has exited. If none
-// comes, the output counts as ended, although a descendant may hold the pipe open.
+// comes, the output counts as ended, although a descendant may hold the pipe open. It is
+// also the longest that Done waits for the end of stderr.
 const outputGrace = 200 * time.Millisecond
 
 // A childOutput is our end of a child's stdout or stderr. The output ends at EOF, or when the process has exited and
@@ -26,7 +27,7 @@ type childOutput struct {
 	deadline      time.Time  // the reader's, set with SetReadDeadline; zero: none
 	exited        bool       // the process has exited
 	quietDeadline time.Time  // once the process has exited: until when a Read waits; if nothing comes, the output has ended. Each Read sets it anew
-	finishing     bool       // finish was called
+	finishing     bool       // finish was called: the output ends with what is in the pipe now
 }
 
 // Read implements io.Reader; after SetReadDeadline's time it returns os.ErrDeadlineExceeded. At the output's end it

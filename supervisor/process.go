@@ -45,18 +45,19 @@ type Spec struct {
 	// Stop waits. nil means that the lines are read and dropped.
 	Stderr func(line []byte)
 
-	// OnContainer is called when Stop has killed the container whose client the child was, with its id. err is not nil
-	// if the container may still run. Start and Stop call it with an empty id if they cannot find out the id of the
-	// container, so that nobody can kill the container. nil means no calls.
+	// OnContainer is called when Stop or Kill has killed the container whose client the child was, with its id. err is
+	// not nil if the container may still run. With an empty id and an error, Start, Stop and Kill call it if they cannot
+	// find out the id of the container, so that nobody can kill the container. nil means no calls.
 	OnContainer func(id string, err error)
 
-	// OnStop is called by Stop before each step by which it ends the child: "close stdin", "terminate" and "kill". It
-	// is not called once the process has exited, although Stop may still have to end descendants. nil means no calls.
+	// OnStop is called by Stop and Kill before each step by which they end the child: "close stdin", "terminate" and
+	// "kill". It is not called once the process has exited, although there may still be descendants to end. nil means no
+	// calls.
 	OnStop func(step string)
 
 	// OnExit is called once, when the process has exited and its stderr was read to the end, or a short grace later.
-	// Process.Done is closed after the call. err is what Process.ExitError returns then; asked says that Stop was
-	// called before the exit. Stop waits for the call, unless the process survives SIGKILL. nil means no call.
+	// Process.Done is closed after the call. err is what Process.ExitError returns then; asked says that Stop or Kill was
+	// called before the exit. Both wait for the call, unless the process survives SIGKILL. nil means no call.
 	OnExit func(err error, asked bool)
 }
 
@@ -82,7 +83,7 @@ type Process struct {
 	onExit      func(err error, asked bool) // the OnExit of the Spec; nil: none
 
 	exited    chan struct{}  // closed when the process has exited, reaped or not
-	done      chan struct{}  // closed when the process has exited and stderr was read to its end, or outputGrace is over
+	done      chan struct{}  // closed when the process has exited, stderr was read to its end or outputGrace is over, and onExit has returned
 	exitErr   error          // what ExitError returns in the end; set before exited is closed
 	wg        sync.WaitGroup // waits for the goroutines that read stderr and wait for the exit
 	stopOnce  sync.Once      // runs Stop, or Kill, once

@@ -214,8 +214,8 @@ func markerOf(pid int) (marker string, sure bool) {
 
 // A procStat is the part of /proc/PID/stat that we use.
 type procStat struct {
-	state byte // the letter that ps shows: R, S, Z and so on
-	// ppid is the parent, and pgid the process group.
+	state byte // the letter that ps shows for the state of the process: R, S, Z and so on
+	// ppid is the id of the process's parent, and pgid that of its process group.
 	ppid, pgid int
 }
 

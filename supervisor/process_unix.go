@@ -23,7 +23,7 @@ type child struct {
 	system        // what differs between the Unixes
 
 	groupGone  atomic.Bool  // the group was found empty: its id is not signalled any more, as it may belong to other processes
-	groupPolls int          // how often isGroupEmpty has found members, dead or alive
+	groupPolls int          // how often isGroupEmpty has found members, dead or alive: the more often, the rarer it looks whether all are dead
 	terminated map[int]bool // strays that terminateStrays has sent SIGTERM
 }
 

@@ -133,7 +133,7 @@ func (p *Process) awaitGone(step stopStep) bool {
 	}
 }
 
-// exitsWithin waits until the process has exited, whatever its descendants do, and reports whether it has in that time.
+// exitsWithin waits for wait at most until the process has exited, whatever its descendants do, and reports whether it has.
 func (p *Process) exitsWithin(wait time.Duration) bool {
 	timer := time.NewTimer(max(wait, 0))
 	defer timer.Stop()

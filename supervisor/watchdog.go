@@ -19,7 +19,7 @@ var watchdog watchdogPipe
 type watchdogPipe struct {
 	mu      sync.Mutex   // guards w; held while the watchdog is started
 	w       *os.File     // the pipe; nil: there is no watchdog, or it is given up
-	lastKey atomic.Int64 // the key of the container that was added last
+	lastKey atomic.Int64 // the key of the container that was added last; the first has 1
 }
 
 // beginStart tells the watchdog of the marker of a child that is about to be started; "": it has none. It waits for a

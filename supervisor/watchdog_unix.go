@@ -15,8 +15,8 @@ import (
 // covers the children that are started after StartWatchdog. The watchdog ends when this process ends.
 //
 // main must call WatchdogMain before anything else. failed is called, once at most, if the watchdog cannot be started: everything
-// else works without it. Process 1 needs no watchdog, because the system kills all processes when process 1 ends. A second call
-// does nothing.
+// else works without it. Process 1 needs no watchdog, because the system kills all processes when process 1 ends. While a
+// watchdog runs, another call does nothing.
 func StartWatchdog(failed func(error)) {
 	watchdog.mu.Lock()
 	if watchdog.w != nil || os.Getpid() == 1 {

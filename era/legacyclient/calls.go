@@ -28,8 +28,8 @@ type call struct {
 	m             jsonrpc.Message // the request as the client has sent it
 	method        string          // the method of m
 	serverID      jsonrpc.ID      // the id that the server knows; zero: the call is not at the server now
-	inputRound    *inputRound     // what the server has asked; nil: it has not asked for input
-	inputDeadline time.Time       // when the wait for the client's answers, or for the next attempt, ends
+	inputRound    *inputRound     // what the server has asked; nil: it has never answered the call with input_required
+	inputDeadline time.Time       // when the wait for the client's answers, or for the next attempt, ends; only for calls in inputs.callsWithDeadline
 	lastProgress  float64         // the latest progress that the client has got; -1: none
 }
 
@@ -175,7 +175,8 @@ func (k *calls) handleCancelled(m jsonrpc.Message, out *era.Out) bool {
 }
 
 // forwardProgress passes the server's notifications/progress for a call on to the client. The
-// token in it is the client's own.
+// token in it is the client's own. Once the server has asked for input, and gets the call again,
+// progress that is not above the latest is dropped.
 func (k *calls) forwardProgress(m jsonrpc.Message, out *era.Out) {
 	c := k.callOf(m)
 	if c == nil || !c.m.ProgressToken().Equivalent(m.ProgressToken()) {

@@ -13,8 +13,8 @@ import (
 
 // Options are the options of New. The zero value works.
 type Options struct {
-	// InputTimeout is how long the client may take to answer input requests during a
-	// call. 0: 10 minutes (C.4.6).
+	// InputTimeout is how long the client may take to answer the input requests that the
+	// server sends at a time during a call. 0 or less: 10 minutes (C.4.6).
 	InputTimeout time.Duration
 
 	// DefaultLogLevel is the log level of calls until the client sets one, whatever
@@ -26,7 +26,7 @@ type Options struct {
 	ServerInfo []byte
 }
 
-// defaultInputTimeout is what an Options.InputTimeout of 0 means.
+// defaultInputTimeout is what an Options.InputTimeout of 0 or less means.
 const defaultInputTimeout = 10 * time.Minute
 
 // Bounds on the client's messages that are held while initialize waits for the server's answer.
@@ -139,7 +139,8 @@ func (f *filter) isInFlight(id jsonrpc.ID) bool {
 	return used || f.listen.isSubscribing(id)
 }
 
-// handleClientNotification takes a notification of the client.
+// handleClientNotification takes a notification of the client: it is for the Filter itself, held until initialize is
+// answered, or dropped; those that 2026-07-28 does not define go to the server.
 func (f *filter) handleClientNotification(now time.Time, m jsonrpc.Message, out *era.Out) {
 	switch f.handshake.phase {
 	case notStarted:

@@ -22,9 +22,9 @@ type handshake struct {
 	phase             phase             // how far the session is
 	initializeRequest jsonrpc.Message   // the client's initialize, until it is answered
 	discoverID        jsonrpc.ID        // the id of the server/discover that waits for its answer; zero: none does
-	discoverRetried   bool              // server/discover was sent a second time
-	queued            []jsonrpc.Message // messages that came while discovering
-	queuedBytes       int               // the bytes of queued
+	discoverRetried   bool              // server/discover was sent a second time for this initialize
+	queued            []jsonrpc.Message // the client's messages that came while discovering, and wait
+	queuedBytes       int               // how many bytes the messages in queued have, all together
 }
 
 // phase is how far a session is.

@@ -24,7 +24,7 @@ type inputs struct {
 	randomID func() string // returns a new elicitationId
 
 	lastID            int64                        // the id of the latest request to the client
-	openRequests      map[jsonrpc.ID]*inputRequest // requests at the client without an answer, by id
+	openRequests      map[jsonrpc.ID]*inputRequest // input requests that the client has got and not answered, by the id that it knows
 	callsWithDeadline []*call                      // calls that wait until their inputDeadline, in no order
 }
 
@@ -40,7 +40,7 @@ type inputRound struct {
 // inputRequest is one input request of the server to the client.
 type inputRequest struct {
 	call   *call           // the client's request in whose course the server asks
-	id     jsonrpc.ID      // the id that the client knows; zero: the request was not sent yet, or is answered
+	id     jsonrpc.ID      // the id that the client knows; zero: the request was not sent yet, or the client has answered it
 	key    []byte          // its key in inputRequests: a raw string, as the server spells it
 	m      jsonrpc.Message // the request, with placeholderID
 	answer []byte          // the client's result, raw; nil: there is none yet

@@ -39,10 +39,10 @@ type listener struct {
 	unacknowledged *listenStream     // the listen that will replace acknowledged once the server acknowledges it; nil: there is none
 	waiters        []subscribeWaiter // resources/subscribe requests that wait until a listen with their URI is acknowledged
 
-	openAt            time.Time // when to open the next listen; zero: not planned
+	openAt            time.Time // when to open the next listen, or to close the last one if nothing is wanted any more; zero: not planned
 	needsResync       bool      // changes may have been missed: at the next acknowledgement the client is told that all may have changed
-	failures          int       // how many listens have failed in a row
-	reopens           int       // how often a lost listen was opened again, less one for each reopenRefill since
+	failures          int       // how many listens have failed in a row: were not acknowledged, or have ended within minSteadyListen of that
+	reopens           int       // how often the next listen was planned after a lost or failed one, less one for each reopenRefill since
 	reopensRefilledAt time.Time // when reopens was lowered last
 }
 
@@ -54,7 +54,7 @@ type listenStream struct {
 	grantedURIs  []string   // the resources that the server has granted
 	grantedLists listSet    // the lists that the server has granted
 	ackDeadline  time.Time  // until when the server must have acknowledged it
-	ackedAt      time.Time  // when the server has acknowledged it
+	ackedAt      time.Time  // when the server has acknowledged it; zero: it has not
 }
 
 // nextDue returns when tick must be called; zero: never.
@@ -77,7 +77,8 @@ func (l *listener) handleInitialized(now time.Time, out *era.Out) {
 	}
 }
 
-// tick gives up a listen that is not acknowledged in time, or opens the next one.
+// tick gives up a listen that is not acknowledged in time, or does what openAt was set for: it opens the next listen, or
+// closes the last one, if the client wants nothing any more. A listen that asks for the same as the last one is not opened.
 func (l *listener) tick(now time.Time, out *era.Out) {
 	if due := l.nextDue(); due.IsZero() || due.After(now) {
 		return

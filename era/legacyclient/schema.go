@@ -24,7 +24,7 @@ type schemas struct {
 const maxSchemaDepth = 64
 
 // wrapToolSchemas returns a tools/list result in which the output schemas that are not those of
-// objects are wrapped.
+// objects are wrapped. An output schema null is removed.
 func (s *schemas) wrapToolSchemas(result []byte) []byte {
 	if len(s.wrapped) == 0 && bytes.IndexByte(result, '\\') < 0 && !bytes.Contains(result, []byte(`"outputSchema"`)) {
 		return result
@@ -50,7 +50,7 @@ func (s *schemas) wrapToolSchemas(result []byte) []byte {
 }
 
 // wrapToolSchema returns a tool of a list with its output schema wrapped, unless that is the schema
-// of an object. It notes in wrapped whether it has done so.
+// of an object, or removed, if that is null. It notes in wrapped whether it has wrapped the schema.
 func (s *schemas) wrapToolSchema(tool []byte) []byte {
 	name, _ := jsonrpc.Text(shape.Member(tool, "name"))
 	schema := shape.Member(tool, "outputSchema")

@@ -108,16 +108,18 @@ func New(o Options) *Filter {
 	return f
 }
 
-// Parked returns how many calls are parked: their clients got input_required, and have not retried them yet. It is safe for concurrent use.
+// Parked returns how many calls are parked: their clients got input_required, and have not retried them yet. It is safe
+// for concurrent use.
 func (f *Filter) Parked() int { return int(f.parking.parkedCount.Load()) }
 
 // HasFailed reports whether initialize has failed: the server has refused it, has not
-// answered in time, or has answered with a version that the bridge does not know.
+// answered within a minute, or has answered with a version that the bridge does not know.
 // The requests that waited were refused; the caller must close the connection and
-// may try another one (D4). It is safe for concurrent use.
+// may try another one (D4). After an answer that is only late it is false again. It is
+// safe for concurrent use.
 func (f *Filter) HasFailed() bool { return f.handshake.failed.Load() }
 
-// Start sends initialize.
+// Start implements era.Filter: it sends initialize to the server.
 func (f *Filter) Start(now time.Time, out *era.Out) { f.handshake.start(now, out) }
 
 // FromClient implements era.Filter: a modern client's request is answered, or made one that the legacy server understands.
@@ -138,8 +140,8 @@ func (f *Filter) FromClient(now time.Time, m jsonrpc.Message, out *era.Out) {
 	}
 }
 
-// serveHeld is called when the server has answered initialize. held are the requests
-// that have waited.
+// serveHeld is called when the server has answered initialize with a result: it notes what the server can do, and serves
+// held, the requests that have waited.
 func (f *Filter) serveHeld(now time.Time, held []jsonrpc.Message, out *era.Out) {
 	f.logRouter.supported = shape.Member(f.handshake.capabilities, "logging") != nil
 	f.taskRunner.cancellable = shape.IsObject(shape.Member(shape.Member(f.handshake.capabilities, "tasks"), "cancel"))
@@ -181,8 +183,8 @@ func (f *Filter) serve(now time.Time, m jsonrpc.Message, out *era.Out) {
 }
 
 // handleCancelled takes a client's notifications/cancelled. The client hears nothing
-// more of the request (J12). A parked call cannot be cancelled, because it has
-// been answered.
+// more of the request (J12). A parked call cannot be cancelled, because the client's
+// request has been answered.
 func (f *Filter) handleCancelled(now time.Time, m jsonrpc.Message, out *era.Out) {
 	id := m.CancelledID()
 	switch {
@@ -194,8 +196,9 @@ func (f *Filter) handleCancelled(now time.Time, m jsonrpc.Message, out *era.Out)
 	}
 }
 
-// FromServer implements era.Filter: a legacy server's response or notification goes to the clients that it is for, and its
-// request is parked until a client has the answer.
+// FromServer implements era.Filter: a legacy server's response or notification goes to the clients that it is for. An
+// input request of the server parks the call during which it came, whose client is asked; a ping is answered, and any
+// other request is refused.
 func (f *Filter) FromServer(now time.Time, m jsonrpc.Message, out *era.Out) {
 	switch m.Kind() {
 	case jsonrpc.Request:

@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// initializeTimeout is how long requests wait for the server to answer initialize.
+	// initializeTimeout is how long requests wait for the server to answer initialize. Then they are refused.
 	initializeTimeout = time.Minute
 
-	// maxHeldRequests is how many requests may wait for the server to answer initialize.
+	// maxHeldRequests is how many requests may wait for the server to answer initialize. More are refused.
 	maxHeldRequests = 1000
 
 	// maxCauseLength is how many bytes of the server's own words are repeated to clients when
@@ -30,18 +30,18 @@ type handshake struct {
 	timers           *timers.Timers    // those of the Filter: they end the wait for the answer to initialize
 	ownRequests      *ownRequests      // sends initialize
 	resultTranslator *resultTranslator // gets the server's serverInfo
-	// onOpened is called when the server has answered initialize, with the requests that were
-	// held.
+	// onOpened is called when the server has answered initialize with a result, with the requests that
+	// were held.
 	onOpened func(now time.Time, held []jsonrpc.Message, out *era.Out)
 
 	clientInfo, clientCapabilities []byte // what initialize says of the client; raw
 
-	isOpen       bool              // the server has answered initialize
+	isOpen       bool              // the server has answered initialize with a result, of a version that the bridge knows
 	failure      *era.Refusal      // why initialize has failed; nil: it has not
 	heldRequests []jsonrpc.Message // clients' requests that wait for the answer to initialize, in order
 	failed       atomic.Bool       // failure is not nil; for HasFailed, which others call
 
-	capabilities   []byte // the server's, as it declares them; raw
+	capabilities   []byte // the server's capabilities, as it declares them; raw
 	discoverResult []byte // the raw result with which server/discover is answered
 	version        string // the legacy version that the server has chosen
 }

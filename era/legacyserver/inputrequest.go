@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// collectWindow is how long the client is not asked yet after each input request of a call:
-	// further ones that come meanwhile are asked together with it (C.4.1).
+	// collectWindow is how long the client is not asked yet after each input request of a call, so that
+	// further ones that come meanwhile are asked in the same result (C.4.1).
 	collectWindow = 30 * time.Millisecond
 
-	// maxCollectWindow is the longest that an input request of a call waits for others, to be asked
-	// together with them.
+	// maxCollectWindow is the longest that the first of the input requests that are being collected waits for
+	// others, to be put to the client in the same result.
 	maxCollectWindow = 200 * time.Millisecond
 
-	// maxInputRequests is how many input requests of one call may be open.
+	// maxInputRequests is how many input requests of one call may be open. Further ones are refused.
 	maxInputRequests = 100
 )
 
@@ -30,13 +30,13 @@ type inputRequest struct {
 	params       []byte     // the params as the client gets them; raw
 	relatedTask  []byte     // the related-task that it came with; nil: none
 	call         *call      // the call in whose course the server asks
-	sentToClient bool       // the client has got it
+	sentToClient bool       // the client was asked, in an input_required
 }
 
 // callInput is what the server has asked in the course of a call.
 type callInput struct {
 	requests     []*inputRequest // the input requests that the server waits for, in order
-	lastKey      int             // the number in the key of the latest input request
+	lastKey      int             // the number in the key ("m1") of the latest input request; 0: there was none
 	firstAskedAt time.Time       // when the first of the input requests that are being collected came
 	collectTimer *timers.Timer   // ends the collecting; nil: none are being collected
 	timesParked  int             // how often the call was parked; the Round in its latest State

@@ -56,7 +56,7 @@ type earlyNotification struct {
 // about to.
 type resource struct {
 	uri         []byte        // its URI, raw, as the first listen for it has spelled it
-	subscribed  bool          // the server has subscribed it; false: it was asked to
+	subscribed  bool          // the server has subscribed it; false: it was asked to, and has not answered yet
 	refs        int           // how many listens want it
 	waiting     []*openListen // listens that wait until it is subscribed
 	lingerTimer *timers.Timer // unsubscribes it, once no listen wants it
@@ -108,9 +108,10 @@ func (s *subscriptions) handleListen(now time.Time, r request, out *era.Out) {
 	})
 }
 
-// readFilter reads params.notifications of a listen, r, into l.changeKeys: changes that the server
-// does not announce are left out. It returns the URIs of the resources that are wanted, each as a
-// JSON string with its quotes, none if the server has no subscriptions; or a Refusal if params.notifications is not valid.
+// readFilter reads params.notifications of a listen, r, into l.changeKeys: changes that the server does not announce are
+// left out. It returns the URIs of the resources that are wanted, each as a JSON string with its quotes, none if the
+// server has no subscriptions. The Refusal says that params.notifications is not valid, or asks for tasks although the
+// client does not have that extension.
 func (s *subscriptions) readFilter(l *openListen, r request) (wanted [][]byte, _ *era.Refusal) {
 	filter := r.m.Lookup("params", "notifications")
 	if !shape.IsObject(filter) {

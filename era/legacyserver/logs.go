@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// setLevelTimeout is how long a call waits for the server to answer logging/setLevel; then it goes on all the same.
+// setLevelTimeout is how long a call waits for the server to answer logging/setLevel; then the call goes on all the same.
 const setLevelTimeout = 2 * time.Second
 
 // strayLogTime is for how long after the cancellation of a call a log message may belong to that call.
@@ -30,7 +30,7 @@ type logRouter struct {
 	supported      bool          // the server has logging
 	serverRank     int           // the server's log level, by LogRank; one that it has not confirmed within setLevelTimeout counts, too; len(LogLevels): not known
 	settingRank    int           // the level in the logging/setLevel that the server has not answered; len(LogLevels): there is none
-	waiting        []levelWaiter // calls that wait for the server to have a log level
+	waiting        []levelWaiter // calls that wait for the server to have a log level, also those that were cancelled since
 	strayLogsUntil time.Time     // until then a message may belong to a cancelled call
 }
 

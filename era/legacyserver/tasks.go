@@ -29,8 +29,8 @@ type taskRunner struct {
 // callTask is a call that runs as a task.
 type callTask struct {
 	id           []byte        // the taskId, raw; nil: the server has not created the task yet
-	getID        jsonrpc.ID    // the id of our tasks/get that waits for its answer; zero: none does
-	resultID     jsonrpc.ID    // the id of our tasks/result; zero: it was not sent yet
+	getID        jsonrpc.ID    // the id of our tasks/get, which asks for the status, that waits for its answer; zero: none does
+	resultID     jsonrpc.ID    // the id of our tasks/result, whose answer is that of the call; zero: it was not sent yet
 	pollInterval time.Duration // how long to wait before the next tasks/get; 0: not known yet
 	pollTimer    *timers.Timer // sends the next tasks/get
 }
@@ -109,7 +109,7 @@ func (k *taskRunner) remove(c *call) {
 	delete(k.calls.byServerID, c.task.resultID)
 }
 
-// abort cancels the task of a call (J11), once the server has created it.
+// abort cancels the task of a call (J11): now, or, if the server has not created it yet, when it has.
 func (k *taskRunner) abort(c *call, out *era.Out) {
 	if c.task.id != nil {
 		k.cancel(c, out)

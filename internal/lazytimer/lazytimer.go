@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// minWait is how long after Set a call of Do comes at the earliest. It keeps a function that always
-// sets a time in the past from being called without end.
+// minWait is the shortest time for which the runtime's timer is set. It keeps a Do that always sets a time in the past
+// from being called without a pause.
 const minWait = time.Millisecond
 
 // A Timer calls Do when a time that was set has come. Setting a later time and clearing
@@ -19,8 +19,8 @@ const minWait = time.Millisecond
 // must not be copied.
 type Timer struct {
 	// Do is called when the time has come, in a goroutine of its own; calls do not
-	// overlap. It may call Set, SetAfter and Clear, but not Stop. It is set before the
-	// Timer is first used.
+	// overlap. It may call all methods but Stop. It is set before the Timer is first
+	// used.
 	Do func()
 
 	mu        sync.Mutex     // guards the fields below; not held while Do runs
@@ -32,8 +32,8 @@ type Timer struct {
 	doCalls   sync.WaitGroup // what Stop waits for: the call of Do that goes on
 }
 
-// Set makes Do be called at due, and not at the time that was set before. A zero due only cancels that. A due
-// in the past is a moment from now.
+// Set makes Do be called at due, once, and not at the time that was set before. A zero due only cancels that time. A due
+// in the past means a moment from now. After Stop it does nothing.
 func (t *Timer) Set(due time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -47,8 +47,8 @@ type Holder interface {
 // Options tune a Limiter. The zero value has no bound.
 type Options struct {
 	Max   int           // how many places there are; 0 or less: no bound
-	Queue int           // how many of all parties may wait for a place; a party that would hold less than an equal part even with it may wait beside them
-	Wait  time.Duration // how long a caller may wait for a place; 0: nobody waits
+	Queue int           // how many callers of all parties together may wait for a place; 0 or less: none. Beside them, a caller may wait whose party has, with this caller, no more places and waiters than an equal part of Max
+	Wait  time.Duration // how long a caller may wait for a place; 0 or less: nobody waits
 }
 
 const (
@@ -71,18 +71,20 @@ const (
 //     newest of the party with most is refused.
 //   - A party that has less than an equal part of the places (Max divided by the
 //     parties that hold or wait) may wait in any case, and whoever has at least two
-//     more than it gives up what has been Idle for longest. A Spare place is given
-//     up for everybody, first of all for the party that holds it.
+//     more than it gives up what has been Idle for longest. If it has none, any party
+//     gives up what has been Idle for settleTime. A Spare place is given up first of
+//     all for the party that holds it, then for one with less than an equal part, and
+//     after settleTime for everybody.
 type Limiter struct {
 	mu              sync.Mutex          // guards all fields, and those of its parties, waiters and places
 	opts            Options             // the Options as New got them; Resize changes Max
 	places          map[*Place]struct{} // the places that are taken
 	parties         map[string]*party   // the parties that hold places or wait, by name
 	waiting         int                 // how many callers wait for a place, of all parties together
-	reclaimedPlaces int                 // places that were reclaimed and are not given back yet
+	reclaimedPlaces int                 // how many places were reclaimed and are not given back yet
 	grants          uint64              // how many places have been given so far; the number for party.lastGrant
 	arrivals        uint64              // how many callers have begun to wait so far; the number for waiter.order
-	lastReclaimLook time.Time           // when it was last looked for places to reclaim
+	lastReclaimLook time.Time           // when reclaim was called last, by any of the callers who wait
 }
 
 // A party is a user or a client by whose name places are counted and shared out.
@@ -100,7 +102,7 @@ type waiter struct {
 	party          *party        // the party for which it waits
 	holder         Holder        // what will hold the place
 	order          uint64        // its number among all that have ever waited; the lower one came first
-	hasPlaceComing bool          // a place that is to be given back is meant for it
+	hasPlaceComing bool          // a place that is to be given back is meant for it, as choosePlaces has found last
 	ready          chan struct{} // closed when there is a place, or an error
 	place          *Place        // the place that it got; nil: none yet, or err says why
 	err            error         // why no place came; nil beside a place, and as long as it waits
@@ -121,8 +123,8 @@ func New(o Options) *Limiter {
 }
 
 // Acquire takes a place for a party, and waits for one if need be and if the
-// party may. holder is told when another party is to have it; nil: the place
-// is not given up. The error is ErrFull, ErrLate or that of ctx.
+// party may. holder is told (Reclaim) when another caller is to have the place; nil: the place
+// is not given up before Release. The error is ErrFull, ErrLate or that of ctx.
 func (l *Limiter) Acquire(ctx context.Context, partyName string, holder Holder) (*Place, error) {
 	l.mu.Lock()
 	p := l.parties[partyName]
@@ -154,8 +156,8 @@ func (l *Limiter) Acquire(ctx context.Context, partyName string, holder Holder) 
 	return l.await(ctx, w)
 }
 
-// Resize changes the number of places. Those who have a place keep it, also if that is more than
-// max; if there are more places now, those who wait get them.
+// Resize changes the number of places to max; 0 or less: no bound. Those who have a place keep it, also if
+// more than max are taken; if there are more places now, those who wait get them.
 func (l *Limiter) Resize(max int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

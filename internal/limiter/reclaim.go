@@ -87,9 +87,9 @@ func (q *partyHeap) Pop() any {
 	return p
 }
 
-// choosePlaces returns the places that are to be given up, marked as reclaimed, and marks the
-// waiters for whom a place is coming. ending is how many places come back without being reclaimed.
-// The caller holds mu.
+// choosePlaces returns the places of candidates that are to be given up, marked as reclaimed, and marks the waiters for
+// whom a place is coming. ending is how many places, beside those that were reclaimed before, come back without being
+// reclaimed. The caller holds mu.
 func (l *Limiter) choosePlaces(candidates []candidate, ending int, now time.Time) (chosen []*Place) {
 	slices.SortFunc(candidates, func(a, b candidate) int { return a.since.Compare(b.since) })
 	waitingParties := make(partyHeap, 0, len(l.parties))
@@ -147,8 +147,8 @@ func (l *Limiter) markReclaimed(c *candidate) *Place {
 	return c.place
 }
 
-// promiseNext notes that a place is coming for the first waiter of the party to whom none was
-// promised. The caller holds mu.
+// promiseNext notes in the waiter, and in the forecast, that a place is coming for the first waiter of the party to whom
+// none was promised. There must be one (forecast.waiting). The caller holds mu.
 func (p *party) promiseNext() {
 	p.waiting[len(p.waiting)-p.forecast.waiting].hasPlaceComing = true
 	p.forecast.held++

@@ -40,7 +40,7 @@ func (r Reach) String() string {
 	return "no address of a server, or that of a cloud's metadata service"
 }
 
-// MayLeadTo reports whether a server of this Reach may lead a client to an address of another one: it
+// MayLeadTo reports whether a server of this Reach may lead a client to an address of the Reach other: other
 // must reach as far, or farther. So a server in a private network may lead to others in such networks and
 // on the internet, but not to what runs on this machine. NeverAllowed may not lead anywhere, and nothing may lead to it.
 func (r Reach) MayLeadTo(other Reach) bool {
@@ -92,9 +92,9 @@ func concat(all ...[]block) (out []block) {
 // them: compatible and translated ones (RFC 4291, 2.5.5.1; RFC 2765), NAT64 (RFC 6052), 6to4 (RFC
 // 3056), Teredo (RFC 4380), where they are inverted.
 var ipv4InIPv6Prefixes = []struct {
-	prefix netip.Prefix
-	at     int
-	invert bool
+	prefix netip.Prefix // the block
+	at     int          // the index, in the 16 bytes of the IPv6 address, of the first of the 4 bytes
+	invert bool         // each bit of the 4 bytes is inverted
 }{
 	{netip.MustParsePrefix("::/96"), 12, false},
 	{netip.MustParsePrefix("::ffff:0:0:0/96"), 12, false},
@@ -103,8 +103,8 @@ var ipv4InIPv6Prefixes = []struct {
 	{netip.MustParsePrefix("2001::/32"), 12, true},
 }
 
-// OfAddr returns the Reach of an address. An IPv6 address that stands for an IPv4 address has its Reach. A
-// network's own prefix for NAT64 cannot be known.
+// OfAddr returns the Reach of an address; NeverAllowed for the zero Addr. An IPv6 address that stands for an IPv4 address
+// has the Reach of that. A network's own prefix for NAT64 cannot be known.
 func OfAddr(a netip.Addr) Reach {
 	a = a.Unmap().WithZone("")
 	if !a.IsValid() {
@@ -155,10 +155,10 @@ func OfHost(host string) (r Reach, known bool) {
 type Error struct {
 	Host            string     // the host that the server led to, as it named it
 	Addr            netip.Addr // the address of Host; the zero value: only the name is known
-	Reach           Reach      // the Reach of Addr
-	ConfiguredHost  string     // the host that the user has given, and whose server led to Host
-	ConfiguredReach Reach      // the Reach of ConfiguredHost; NeverAllowed: it is not known
-	UnknownReason   error      // why ConfiguredReach is not known; nil: it is known
+	Reach           Reach      // the Reach of Addr; without Addr, that which the text of Host says, or Public if it says none
+	ConfiguredHost  string     // the host that the user has given, and whose server led to Host; "" with PlainHTTP, where it does not matter
+	ConfiguredReach Reach      // the Reach of ConfiguredHost; Public, too, where that is not known or does not matter; not set with PlainHTTP
+	UnknownReason   error      // why the Reach of ConfiguredHost is not known; nil: it is known, or does not matter
 	PlainHTTP       bool       // the address is refused because its URL begins with http://
 }
 

@@ -45,7 +45,7 @@ type conn struct {
 	closed         bool              // Close has begun
 	current        *transportConn    // the one to which messages go now
 	openRequests   []*request        // the requests without an answer that the next transportConn would have to be sent again; mostly none
-	pendingAnswers []jsonrpc.Message // errors, for Receive, that answer requests which both transports have refused
+	pendingAnswers []jsonrpc.Message // error responses to requests which both transports have refused, for Receive to hand on
 }
 
 // transportConn is a Conn of one transport.
@@ -55,8 +55,8 @@ type transportConn struct {
 	ready     chan struct{} // closed when messages other than those that are sent again may be sent
 	replaced  chan struct{} // closed when another transportConn has taken its place
 
-	refused            bool // it is over, because the server does not speak its transport; guarded by mu of conn
-	initializeAnswered bool // the server has answered an initialize with a result: it speaks this transport; guarded by mu of conn
+	refused            bool // it is over, because the server does not speak its transport; another one takes its place; guarded by mu of conn
+	initializeAnswered bool // the server has answered an initialize with a result: over this transport, or, where a session is to be renewed (handoff), over the other one; guarded by mu of conn
 }
 
 // request is a request of the client that is not answered yet.
@@ -101,7 +101,7 @@ func (c *conn) dial(t transport, handoff *sessionstate.Handoff) (*transportConn,
 	return l, nil
 }
 
-// wait waits until ch is closed. The error says that ctx is done, or the conn is closed (errClosed).
+// wait waits until ch is closed. The error says that ctx is done (ctx.Err), or that the conn is closed (errClosed).
 func (c *conn) wait(ctx context.Context, ch <-chan struct{}) error {
 	select {
 	case <-ch: // mostly so
@@ -273,8 +273,8 @@ func (c *conn) switchTransport(ctx context.Context, old *transportConn, fault *h
 	}
 }
 
-// retire marks a transportConn as refused, and closes it in a goroutine. That lets those go on who wait
-// for it. The error is errClosed.
+// retire marks a transportConn as refused, and closes it in a goroutine, so that Sends which wait in it return. The error
+// says that the conn is closed (errClosed).
 func (c *conn) retire(l *transportConn) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -290,7 +290,7 @@ func (c *conn) retire(l *transportConn) error {
 
 // replaceConn makes l the current transportConn, in the place of old, which was refused with the fault.
 // Of the open requests, those that were refused for the first time are sent to l, the others are answered.
-// ok is false if the open requests are others than open by now: nothing was done.
+// ok is false if nothing was done: the open requests are others than open by now, or, with errClosed, the conn is closed.
 func (c *conn) replaceConn(old, l *transportConn, open []*request, fault *httpdial.Fault) (ok bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,7 +12,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/streamclient"
 )
 
-// ErrNotModern is the error of Dialer.Discover for a server that does not speak 2026-07-28.
+// ErrNotModern is the error of Dialer.Discover for a server that does not speak 2026-07-28, or to which the bridge must
+// not speak it (TransportMode sse-only).
 var ErrNotModern = errors.New("the server does not speak 2026-07-28")
 
 // IsHTTP reports whether the server is reached at an http or https URL.
@@ -22,8 +23,8 @@ func (d *Dialer) IsHTTP() bool {
 }
 
 // ModernDialer returns a Dialer whose Conns speak 2026-07-28 with the server. There
-// are no sessions in it: a Conn lasts until it is closed, over HTTP, and else
-// until the connection ends.
+// are no sessions in it: over HTTP a Conn lasts until it is closed. For other URLs the
+// Dialer is d itself, whose Conns send what they are given, of either era.
 func (d *Dialer) ModernDialer() bridge.Dialer {
 	if !d.IsHTTP() {
 		return d
@@ -33,7 +34,8 @@ func (d *Dialer) ModernDialer() bridge.Dialer {
 	return c
 }
 
-// modernClient returns a client of 2026-07-28 for the server's URL, with the Options.
+// modernClient returns a client of 2026-07-28 for the server's URL, with the Options other than OnForeignRefusal and
+// OnToolsChanged.
 func (d *Dialer) modernClient() *streamclient.ModernClient {
 	return &streamclient.ModernClient{URL: d.URL, Options: streamclient.ModernOptions{
 		Header: d.Options.Header, Authorize: d.Options.Authorize, TLS: d.Options.TLS, ConnectTimeout: d.Options.ConnectTimeout,
@@ -43,7 +45,8 @@ func (d *Dialer) modernClient() *streamclient.ModernClient {
 
 // Discover asks the server at an http or https URL whether it speaks
 // 2026-07-28, and returns its answer. ErrNotModern says that there was none
-// that a modern server gives (ED8); any other error, that it could not be asked.
+// that a modern server gives (ED8), or that TransportMode allows HTTP+SSE only, and the server
+// was not asked; any other error, that it could not be asked.
 func (d *Dialer) Discover(ctx context.Context) (jsonrpc.Message, error) {
 	if d.Options.TransportMode == sseOnly {
 		return jsonrpc.Message{}, ErrNotModern

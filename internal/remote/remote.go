@@ -83,11 +83,11 @@ type Options struct {
 	// 0 means jsonrpc.DefaultMaxDepth; negative, any number.
 	MaxDepth int
 
-	// ConnectTimeout bounds dialling and the TLS handshake. 0 means the default of the transport.
+	// ConnectTimeout bounds dialling and the TLS handshake, each. 0 means 10 s.
 	ConnectTimeout time.Duration
 
-	// ResumeTimeout bounds how long a call's broken stream is resumed over Streamable HTTP
-	// (streamclient.Options.ResumeTimeout). 0 means the default of that transport.
+	// ResumeTimeout bounds how long a legacy call's broken stream is resumed over Streamable HTTP
+	// (streamclient.Options.ResumeTimeout). 0 means 15 s.
 	ResumeTimeout time.Duration
 
 	// TLS says which servers are trusted, and who we are, for https and wss
@@ -103,7 +103,7 @@ type Options struct {
 	AuthorizeTimeout time.Duration
 
 	// NoRenew: when the session is lost, the Conn ends instead of making a new
-	// one in the client's name. With a socket that is so in any case. Nor is the client's
+	// session in the client's name. With a socket that is so in any case. Nor is the client's
 	// initialize tried again when it has failed.
 	NoRenew bool
 
@@ -111,12 +111,12 @@ type Options struct {
 	// may have changed (streamclient.Options.NotifyAfterRenewal).
 	NotifyAfterRenewal bool
 
-	// OnOpened is called when a server has answered initialize over Streamable HTTP: session says whether
+	// OnOpened is called when the server has answered the client's initialize over Streamable HTTP: session says whether
 	// there is a session id (streamclient.Options.OnOpened). It may be nil.
 	OnOpened func(session bool)
 
-	// ConfirmUpgrade is asked, over Streamable HTTP, when a server refuses to renew a session, whether it
-	// speaks 2026-07-28 by now (streamclient.Options.ConfirmUpgrade). It may be nil.
+	// ConfirmUpgrade is asked, over Streamable HTTP, when a server refuses to renew a session, whether the server
+	// speaks 2026-07-28 by now (streamclient.Options.ConfirmUpgrade). refusal is the server's error response. It may be nil.
 	ConfirmUpgrade func(ctx context.Context, refusal jsonrpc.Message) bool
 
 	// OnForeignRefusal is called by the Conns of ModernDialer when the server has refused a request as only
@@ -140,10 +140,10 @@ type Dialer struct {
 	// tcp:HOST:PORT; see CheckURL.
 	URL string
 
-	Options Options // those of each Conn that Dial returns from now on
+	Options Options // the Options of each Conn that Dial returns
 
 	mu             sync.Mutex // guards knownTransport
-	knownTransport transport  // the transport over which the server has answered initialize last
+	knownTransport transport  // the transport over which the server has answered initialize, or renewed a session, last; it is tried first
 
 	dialersForTest func(transport) bridge.Dialer // returns the Dialer for a transport in tests; otherwise nil
 }
@@ -175,10 +175,10 @@ func CheckURL(text string) error {
 	return err
 }
 
-// Dial checks the options and returns a Conn. With http and https it makes no
-// network call: the Conn finds the server's transport with the client's own
-// initialize, and a server that is down answers it
-// with a JSON-RPC error.
+// Dial checks the URL and returns a Conn. With http, https, ws and wss it makes no
+// network call: the Conn finds the server, and its transport, with the client's own
+// initialize, which is answered with a JSON-RPC error if the server is down. With unix
+// and tcp it connects, and refuses Options.Header.
 func (d *Dialer) Dial(ctx context.Context) (bridge.Conn, error) {
 	scheme, err := schemeOf(d.URL)
 	if err != nil {
@@ -227,7 +227,7 @@ type transport uint8
 
 // The transports.
 const (
-	unknownTransport transport = iota // the transport that the server speaks is not found out yet
+	unknownTransport transport = iota // it is not found out yet which transport the server speaks
 	streamableHTTP                    // the transport Streamable HTTP
 	httpSSE                           // the transport HTTP+SSE
 )
@@ -285,7 +285,8 @@ func (d *Dialer) firstTransport() transport {
 	return streamableHTTP
 }
 
-// noteTransport remembers over which transport the server has answered initialize.
+// noteTransport remembers over which transport the server has answered initialize, or renewed a session, and logs it if
+// it is another one than before.
 func (d *Dialer) noteTransport(t transport) {
 	d.mu.Lock()
 	news := d.knownTransport != t

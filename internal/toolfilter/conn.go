@@ -18,8 +18,8 @@ type session struct {
 	openLists openLists // its tools/list requests without an answer
 }
 
-// wrapServer returns the Conn to a server with the hidden tools taken out. What it costs for a message that
-// is about no tool is a look at its method.
+// wrapServer returns the Conn to a server with the hidden tools taken out: of lists, and of what calls reach the server.
+// What it costs for a message that is about no tool is a look at its method.
 func (f *filter) wrapServer(server bridge.Conn) bridge.Conn {
 	s := &session{filter: f}
 	return bridge.Intercept(server, bridge.Hooks{Send: s.send, Receive: s.receive})
@@ -44,7 +44,7 @@ func (s *session) send(m jsonrpc.Message) (out, reply jsonrpc.Message, refused e
 }
 
 // refuse returns, in the form that Hooks.Send returns, what becomes of a client's message that is
-// refused: a request is answered with an error, a response goes to the server as an error, and
+// refused: a request is answered with an error, a response with an id goes to the server as an error response, and
 // anything else is dropped with an error.
 func refuse(m jsonrpc.Message, refusal *refusal) (out, reply jsonrpc.Message, refused error) {
 	id := m.ID()
@@ -134,7 +134,8 @@ func misspelledKeyText(name string) string {
 	return "a key of the message differs from \"" + name + "\" by upper and lower case only"
 }
 
-// clipName returns a name with 200 bytes at most, to be repeated to the client who sent it.
+// clipName returns a name, to be repeated to the client who sent it: of one with more than 200 bytes, the first 200 at
+// most, and "...".
 func clipName(name string) string {
 	const most = 200
 	if len(name) <= most {

@@ -21,7 +21,7 @@ const (
 // come when the client has used its id again for something else. When there
 // are too many, all answers count.
 type openLists struct {
-	mayHaveOpen atomic.Bool         // false: no response needs to be looked at, and nobody takes mu. True where openIDs has one, or matchesAll is set
+	mayHaveOpen atomic.Bool         // false: no response needs to be looked at, and mu is taken only for another tools/list. True where openIDs has one, or matchesAll is set
 	mu          sync.Mutex          // guards openIDs and matchesAll
 	openIDs     map[jsonrpc.ID]bool // the ids of the tools/list requests without an answer; true: the client has cancelled it
 	matchesAll  bool                // there were too many to remember, or one with too long an id: from now on every response may answer a tools/list
@@ -59,7 +59,7 @@ func (l *openLists) noteCancelled(id jsonrpc.ID) {
 }
 
 // mayAnswerList reports whether a response with this id may answer a tools/list, so that it must be
-// filtered. It forgets the request, unless that was cancelled.
+// filtered. It forgets the request with exactly this id, unless that was cancelled.
 func (l *openLists) mayAnswerList(id jsonrpc.ID) bool {
 	if !l.mayHaveOpen.Load() {
 		return false
@@ -84,8 +84,8 @@ func (l *openLists) mayAnswerList(id jsonrpc.ID) bool {
 	return false
 }
 
-// hideInAnswer returns the answer to a tools/list without the hidden tools; all other bytes stay.
-// If the answer cannot be filtered it returns an error in its place.
+// hideInAnswer returns m, the answer to a tools/list, without the hidden tools; all other bytes stay, and so does an
+// error. If m cannot be filtered, hideInAnswer returns an error response in its place.
 func (f *filter) hideInAnswer(m jsonrpc.Message) jsonrpc.Message {
 	withheld := func(why string) jsonrpc.Message {
 		text := "the server's list of tools cannot be filtered and is withheld: " + why

@@ -82,7 +82,7 @@ type filter struct {
 
 // A pattern is a compiled pattern of Rules.
 type pattern struct {
-	prefix []byte         // what each name that it matches begins with; looked at first, since it is quick
+	prefix []byte         // what each name that the pattern matches begins with; looked at first, since that is quick
 	re     *regexp.Regexp // matches the whole name
 }
 

@@ -49,8 +49,8 @@ func CheckHeaders(params []Param, arguments []byte, header http.Header) error {
 	return nil
 }
 
-// check compares the parameter's headers in a request with its argument, raw; nil: the argument is
-// missing. The error says what does not fit, for the client.
+// check compares headers, the values of the parameter's header in a request, with value, its raw argument; nil: the
+// argument is missing. The error says what does not fit, for the client.
 func (p Param) check(value []byte, headers []string) error {
 	text, needsHeader := headerText(value)
 	switch {
@@ -77,7 +77,7 @@ func (p Param) check(value []byte, headers []string) error {
 	return nil
 }
 
-// valueAtPath returns the value at the path of object keys; nil: there is none. Of
+// valueAtPath returns the raw value to which a path of object keys leads in value; nil: there is none. Of
 // several equal keys the last counts, and isDuplicate says that there are such on the
 // path.
 func valueAtPath(value []byte, path []string) (found []byte, isDuplicate bool) {

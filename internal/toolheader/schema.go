@@ -70,8 +70,8 @@ type parser struct {
 // A location is where in a tool's input schema a (sub)schema stands.
 type location struct {
 	path      []string // the names of the properties that lead there, as far as it is reachable
-	depth     int      // how many schemas enclose it
-	reachable bool     // only "properties" lead there, so an annotation may stand there
+	depth     int      // how many schemas, and arrays of schemas, enclose it
+	reachable bool     // only "properties" lead there, so an annotation may stand there, unless it is the input schema itself
 }
 
 // String names the location for an error: "the schema", or the property by its path.
@@ -86,8 +86,8 @@ func (at location) String() string {
 // deeper, and not reachable.
 func (at location) below() location { return location{path: at.path, depth: at.depth + 1} }
 
-// readSchema reads one schema, and all in it. at is where it stands in the input schema of the tool. It keeps the annotations; the error says which one is
-// invalid. What is no object, such as true, is passed over.
+// readSchema reads one schema, and all in it, and keeps the annotations. at is where the schema stands in the input
+// schema of the tool. The error says which annotation is invalid. What is no object, such as true, is passed over.
 func (p *parser) readSchema(schema []byte, at location) error {
 	if !mayHaveAnnotation(schema) {
 		return nil

@@ -65,7 +65,7 @@ type Spec struct {
 	MaxShared int
 
 	// MaxQueued is how many clients may wait for a shared process when MaxShared are there and none can be
-	// ended; clients whose party has less than an equal part of MaxShared may wait besides.
+	// ended; clients whose party has no more than an equal part of MaxShared, with this process, may wait besides.
 	MaxQueued    int
 	QueueTimeout time.Duration // how long a client waits for a shared process (MaxQueued); 0: nobody waits
 

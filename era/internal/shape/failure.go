@@ -17,7 +17,7 @@ func WithError(m jsonrpc.Message, code int, data []byte) jsonrpc.Message {
 }
 
 // WithErrorObject returns an error response with another error object, which is
-// raw JSON.
+// raw JSON. If that makes no valid response, it panics.
 func WithErrorObject(m jsonrpc.Message, object []byte) jsonrpc.Message {
 	changed, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":` + m.ID().String() + `,"error":` + string(object) + `}`))
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Member returns the raw value of a key of a raw JSON object; nil if the key is
-// absent.
+// Member returns the raw value of a key of a raw JSON object, the last one if the key
+// stands twice; nil if the key is absent, or object is no object.
 func Member(object []byte, key string) (value []byte) {
 	for m := range jsonrpc.Members(object) {
 		if m.Key == key {
@@ -35,7 +35,7 @@ func IsArray(raw []byte) bool { return len(raw) > 0 && raw[0] == '[' }
 // IsString reports whether a raw value is a string.
 func IsString(raw []byte) bool { return len(raw) > 0 && raw[0] == '"' }
 
-// IsEmpty reports whether a raw object has no members.
+// IsEmpty reports whether a raw object has no members. It may not be called with another value.
 func IsEmpty(object []byte) bool {
 	for _, c := range object[1:] {
 		switch c {
@@ -57,8 +57,8 @@ func AppendMember(object []byte, key string, value []byte) []byte {
 	return append(object, value...)
 }
 
-// MaxCanonicalDepth is the depth for AppendCanonical. Each level of nesting costs one
-// more scan, and the sender of the JSON chooses how deep it is nested.
+// MaxCanonicalDepth is down to which level of nesting AppendCanonical, which callers give it as depth, changes the
+// spelling of JSON. Each level costs one more scan, and the sender of the JSON chooses how deep it is nested.
 const MaxCanonicalDepth = 12
 
 // AppendCanonical appends raw in one spelling: no white space, members sorted by

@@ -54,7 +54,7 @@ type Options struct {
 	MaxCalls int
 
 	IdleTimeout time.Duration // how long a server that is not Exclusive is kept without clients, or longer, until no calls in it wait for clients; 0: not at all
-	ParkTimeout time.Duration // as IdleTimeout, but for an Exclusive server in which calls wait when its last client leaves; without such calls it ends at once
+	ParkTimeout time.Duration // how long an Exclusive server is kept without clients, or longer, if calls in it wait for them; without such calls it ends at once
 
 	// IsolateCrashes says that a principal whose calls end the server that all share (the zero Key) gets one of
 	// its own for isolationTime; crashIsolation.noteCrash says which principals those are.

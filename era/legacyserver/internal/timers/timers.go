@@ -14,8 +14,8 @@ type Timer struct {
 	index int                               // where it stands in the heap; -1: it has fired or was stopped
 }
 
-// Timers are the pending timers. A Filter has no clock: FireDue is called with the
-// time. The zero value is ready.
+// Timers are the pending timers. Their owner, a Filter, has no clock: FireDue is called
+// with the time. The zero value is ready.
 type Timers struct {
 	heap timerHeap // the pending timers, the next one first
 }

@@ -7,8 +7,8 @@ const (
 	// expected before fewer are expected.
 	forgetAfterCalls = 20
 
-	// forgetSuspectAfterCalls is forgetAfterCalls for a tool whose calls are only suspected to cause so
-	// many.
+	// forgetSuspectAfterCalls is how many calls in a row must cause fewer input requests than expected, before fewer are
+	// expected, of a tool whose calls are only suspected to cause so many.
 	forgetSuspectAfterCalls = 3
 
 	// sureAfterCalls is how many calls of a tool that causes input requests must have ended, none with
@@ -42,8 +42,8 @@ type toolHistory struct {
 	expectedRequests int  // how many input requests a call is expected to cause at most
 	hasEndedCall     bool // a call has ended; before, any number of input requests is possible (MightAsk)
 	endedCalls       int  // how many calls have ended since expectedRequests was raised last, up to sureAfterCalls
-	callsWithFewer   int  // how many calls in a row, the last ones, have caused less than expectedRequests
-	mostAsked        int  // the most input requests that one of the last callsWithFewer calls has caused
+	callsWithFewer   int  // how many calls in a row, the last ones, have caused less than expectedRequests; after suspect it counts from forgetAfterCalls-forgetSuspectAfterCalls
+	mostAsked        int  // the most input requests that one of the calls in callsWithFewer has caused
 }
 
 // toolKeyOf returns the toolKey of a request. name is raw JSON.

@@ -46,7 +46,7 @@ type Turns[C any] struct {
 	proceed func(now time.Time, a *Asker[C], out *era.Out) // goes on with a call that has waited
 
 	sawRelated    bool          // the transport has named the call of the latest input request
-	sawUnrelated  bool          // the transport could name the call of some input request, and did not
+	sawUnrelated  bool          // the transport could have named the call of an input request, once, and did not; it stays true
 	holder        *Asker[C]     // the call that has the turn; nil: none
 	turnTimer     *timers.Timer // ends the turn of holder
 	waiting       []*Asker[C]   // the calls that wait for the turn, the next one first; empty if there is no holder
@@ -229,8 +229,9 @@ func (t *Turns[C]) joinAbandoned(now time.Time, out *era.Out) {
 // Abandon is called when a call was cancelled at the server. The server may send input requests
 // before it knows, and also when it gets the refusals of earlier ones. So an abandoned call takes
 // a turn, in which all input requests are refused. refusals says that input requests of the call
-// are open, and have to be refused. If Abandon returns true, this must wait until proceed is
-// called; otherwise the caller does it now.
+// are open, and have to be refused; without any, the call takes no turn while another one has it.
+// If Abandon returns true, refusing must wait until proceed is called; otherwise the caller does it
+// now.
 func (t *Turns[C]) Abandon(now time.Time, a *Asker[C], refusals bool, out *era.Out) (wait bool) {
 	a.Priority = Abandoned
 	switch {
@@ -285,7 +286,8 @@ func (t *Turns[C]) WaitingRetries() (n int) {
 
 // NoteRelation notes what the transport says about an input request: related, that it
 // belongs to a certain call; standalone, that it came on a stream of its own,
-// although the transport could have related it.
+// although the transport could have related it. If no call needs turns any more, the
+// turn ends, and the calls that wait go on.
 func (t *Turns[C]) NoteRelation(now time.Time, related, standalone bool, out *era.Out) {
 	t.sawUnrelated = t.sawUnrelated || standalone
 	t.sawRelated = related
