@@ -21,7 +21,7 @@ import (
 // its retry. It is sealed: the client can neither read nor change it.
 type State struct {
 	Unit      string    // the shared server that has the call, as legacyserver.Options.Unit
-	ServerRun string    // which start of that server
+	ServerRun string    // which start of the shared server has the call, as legacyserver.Options.ServerRun; with Replay it does not matter
 	CallID    string    // names the parked call; with Replay, how many URLs the user was sent to, in digits
 	Round     int       // how often the call was parked; with Replay, how often it was answered with URLs
 	Principal string    // the principal whose call it is: the retry must be of the same; "": nobody has authenticated

@@ -38,7 +38,7 @@ type Command struct {
 
 // Dial starts the child. Receive on the Conn returns an *ExitError when the child
 // ends by itself or closes its stdout, and io.EOF after Close. Close stops the
-// child as supervisor.Process.Stop does, and returns its error.
+// child with supervisor.Process.Stop, and returns the error of that.
 func (c *Command) Dial(ctx context.Context) (bridge.Conn, error) {
 	p, err := supervisor.Start(ctx, c.Spec)
 	if err != nil {

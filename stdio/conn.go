@@ -108,8 +108,8 @@ func NewConn(r io.Reader, w io.Writer, closer func() error, opts Options) *Conn 
 	return newConn(r, w, closer, opts, false)
 }
 
-// newConn makes a Conn as NewConn does. mayAbandon says that Close need not wait for a blocked read of r that nothing
-// can end.
+// newConn makes a Conn that reads lines from r and writes lines to w (NewConn). mayAbandon says that Close need not wait
+// for a blocked read of r that nothing can end.
 func newConn(r io.Reader, w io.Writer, closer func() error, opts Options, mayAbandon bool) *Conn {
 	if opts.MaxMessageSize <= 0 {
 		opts.MaxMessageSize = defaultMaxMessageSize

@@ -161,15 +161,17 @@ func asError(err error) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: err.Error()}
 }
 
-// answerInvalid deals with input that is no valid message, for the reason in e, in a line of size bytes. It does and
-// returns what answerRefused does.
+// answerInvalid deals with input that is no valid message, for the reason in e, in a line of size bytes: it tells OnNoise,
+// and the peer if that waits for an answer. What was meant as an answer becomes an error response, which is returned
+// (answerRefused). The error is that of telling the peer.
 func (c *Conn) answerInvalid(ctx context.Context, size int, e *jsonrpc.Error) (jsonrpc.Message, error) {
 	return c.answerRefused(ctx, size, "was not valid: "+e.Message, e)
 }
 
-// answerRefused deals with input that is not handed on, for the reason in e. If the input
-// was meant as the answer to a request, answerRefused returns an error response in its place,
-// so that the caller does not wait forever; its text is "the server's answer", and what.
+// answerRefused deals with input that is not handed on, for the reason in e, in a line of size
+// bytes. If the input was meant as the answer to a request, answerRefused returns an error
+// response in its place, so that the caller does not wait forever; the text of that is "the
+// server's answer " (or client's), and what.
 // Of anything else that the peer may wait for an answer to, a client is told. A server is
 // told of its requests only. The error is that of Send.
 func (c *Conn) answerRefused(ctx context.Context, size int, what string, e *jsonrpc.Error) (jsonrpc.Message, error) {

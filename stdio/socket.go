@@ -245,7 +245,8 @@ func (c *socketConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	return networkError(c.Conn.Send(ctx, m))
 }
 
-// TrySend implements bridge.Conn, as Conn.TrySend does; peerWatch then looks whether the peer acknowledges the message.
+// TrySend implements bridge.Conn: it sends a message that the peer takes at once; false: it has sent nothing. peerWatch
+// then looks whether the peer acknowledges the message.
 func (c *socketConn) TrySend(m jsonrpc.Message) bool {
 	if c.out.tryWrite == nil {
 		return false

@@ -10,7 +10,8 @@ import (
 )
 
 // tryWriter writes what can be taken at once, and returns how many bytes that was: all
-// of p or none, unless the peer is up to no good. One goroutine at a time may call it.
+// of p or none, unless the peer's receive window is so small that a connection takes a
+// part. One goroutine at a time may call it.
 type tryWriter func(p []byte) int
 
 // newTryWriter returns a tryWriter for w; nil: a write to w might wait, or be taken in part.

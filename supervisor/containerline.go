@@ -90,8 +90,8 @@ func eachOption(args []string, takes func(name string) bool, visit func(name, va
 }
 
 // eachLetter calls visit for each of the one-letter options in one argument, given without its dash, as in -it or
-// -eNAME. takes and visit are as for eachOption; next takes the argument that follows, as the value of the last
-// option.
+// -eNAME. takes says whether an option has a value; visit gets the option's name, and its value, or "true" if it has
+// none; next takes the argument that follows, as the value of the last option.
 func eachLetter(letters string, takes func(name string) bool, next func() string, visit func(name, value string)) {
 	for letters != "" {
 		name, rest := letters[:1], letters[1:]

@@ -41,7 +41,8 @@ func Environ(policy string, extra []string) ([]string, error) {
 	return environ(os.Environ(), policy, extra)
 }
 
-// environ returns the environment for a child, as Environ does; ours are our variables, as NAME=VALUE.
+// environ returns the environment for a child: those of our variables that policy lets pass, and extra (see Environ).
+// ours are our variables, as NAME=VALUE.
 func environ(ours []string, policy string, extra []string) ([]string, error) {
 	pass, err := parsePolicy(policy)
 	if err != nil {

@@ -105,7 +105,8 @@ func Start(ctx context.Context, s Spec) (*Process, error) {
 	return p, nil
 }
 
-// start starts what s describes, as Start does; its errors do not name the command.
+// start does the work of Start: it starts what s describes, with pipes or a terminal for its streams, and the goroutines
+// of the Process. Its errors do not begin with the name of the child.
 func start(ctx context.Context, s *Spec) (*Process, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ type child struct {
 
 	groupGone  atomic.Bool  // the group was found empty: its id is not signalled any more, as it may belong to other processes
 	groupPolls int          // how often isGroupEmpty has found members, dead or alive: the more often, the rarer it looks whether all are dead
-	terminated map[int]bool // strays that terminateStrays has sent SIGTERM
+	terminated map[int]bool // the ids of the strays to which terminateStrays has sent SIGTERM
 }
 
 // fork starts the file at path, with s.Args, in a process group of its own, and enters it in the table. It returns its

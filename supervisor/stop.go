@@ -64,8 +64,8 @@ func (p *Process) Stop() error {
 	return p.stopErr
 }
 
-// Kill is Stop without waits before SIGKILL: it takes the same steps, one right after the other. If Stop was called
-// before, Kill only waits for that and returns its error.
+// Kill ends the process and its descendants at once: it takes the same steps as Stop, but does not wait before SIGKILL.
+// It returns what Stop would. If Stop was called before, Kill only waits for that and returns the error of Stop.
 func (p *Process) Kill() error {
 	p.stopOnce.Do(func() {
 		p.stopWaits.Stdin, p.stopWaits.Term = time.Nanosecond, time.Nanosecond

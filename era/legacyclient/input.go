@@ -12,7 +12,7 @@ import (
 
 const (
 	maxInputRounds = 10                     // how often the server may answer one call with input_required (ME8)
-	maxRepeats     = 3                      // how often it may do so without input requests, which only wants the call to be sent again
+	maxRepeats     = 3                      // how often the server may answer one call with input_required but no input requests, which only wants the call to be sent again
 	repeatDelay    = 250 * time.Millisecond // how long the Filter waits before it sends a call again that the server wants again without input
 )
 
@@ -31,7 +31,7 @@ type inputs struct {
 // inputRound is what the server has asked for during a call.
 type inputRound struct {
 	rounds       int             // how often the server has answered the call with input_required
-	repeats      int             // how often it has done so without input requests
+	repeats      int             // how often the server has answered the call with input_required but no input requests; rounds counts these, too
 	requestState []byte          // the server's requestState of this round, raw; nil: none
 	requests     []*inputRequest // the input requests of this round, in the server's order
 	unanswered   int             // how many of requests have no answer yet

@@ -51,8 +51,8 @@ func (parts resultParts) keysToRemove(keys []string, standardMethod bool) (_ []s
 	return keys, len(rest) == len(parts.meta)
 }
 
-// legacyResult returns a raw result without what legacy revisions do not have. parts are those of
-// the result; standardMethod is that of keysToRemove.
+// legacyResult returns a raw result without what legacy revisions do not have. parts are those of the result;
+// standardMethod says that 2026-07-28 defines the method of its request.
 func legacyResult(result []byte, parts resultParts, standardMethod bool) []byte {
 	var room [4]string
 	keys, ok := parts.keysToRemove(room[:0], standardMethod)

@@ -31,7 +31,7 @@ type calls struct {
 	arrivals   int64                // the number that nextArrival has returned last
 }
 
-// call is a request of a client that the server must answer, once it has got it.
+// call is a request of a client that the server has to answer. Before it is sent, it may wait in the Filter.
 type call struct {
 	request                // of the client: the first, or the latest retry
 	serverID    jsonrpc.ID // the id that the server knows; zero: the call was not sent yet

@@ -29,8 +29,8 @@ type Options struct {
 	// and the retry must match it.
 	Unit string
 
-	// ServerRun is which start of that server it is; none is used twice. It becomes part of the State of a
-	// parked call, and the retry must match it.
+	// ServerRun names the start of the server to which the Filter belongs: no two starts have the same. It becomes
+	// part of the State of a parked call, and the retry must match it.
 	ServerRun string
 
 	// Sealer seals the States. Nil: calls are not parked, and input requests of the

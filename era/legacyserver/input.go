@@ -41,8 +41,9 @@ func missingCapability(caps []byte, method string, params []byte) []byte {
 	return nil
 }
 
-// missingMode is missingCapability for an elicitation: by URL if url is true, otherwise by form.
-// elicitation is the client's raw elicitation capability.
+// missingMode returns the capability that a client needs for an elicitation and does not have, as
+// data.requiredCapabilities of -32021 names it; nil: none is missing. url: the elicitation is by URL, otherwise it is
+// by form. elicitation is the client's raw elicitation capability; nil: it has none.
 func missingMode(elicitation []byte, url bool) []byte {
 	hasURL := shape.IsObject(shape.Member(elicitation, "url"))
 	hasForm := shape.IsObject(elicitation) && (shape.IsObject(shape.Member(elicitation, "form")) || !hasURL)

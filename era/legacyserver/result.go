@@ -57,8 +57,8 @@ func (s *resultTranslator) makeResponse(id jsonrpc.ID, method string, result []b
 	return makeResult(id, `"resultType":"complete",`+hints, meta, rest)
 }
 
-// translate returns the client's response to c for m, the server's response with a result, as
-// makeResponse does. If nothing has to be removed from the result, it is copied once and not scanned.
+// translate returns the client's response to c for m, the server's response with a result, which is made modern
+// (C.0). If nothing has to be removed from the result, it is copied once and not scanned.
 func (s *resultTranslator) translate(c *call, m jsonrpc.Message) jsonrpc.Message {
 	result := m.Result()
 	if !shape.IsObject(result) {

@@ -33,7 +33,7 @@ type taskTools struct {
 	mustRunAsTask    map[string]bool // by the name of a tool: whether it must run as a task; absent: it was not listed yet
 	isListing        bool            // the list is being asked for, page by page: calls of tools that are not known yet wait
 	changedMeanwhile bool            // the list has changed since isListing was set: it is asked for again afterwards
-	pages            int             // how many pages of the list were asked for
+	pages            int             // how many pages of the list were asked for since listedAt
 	listedAt         time.Time       // when the bridge last began to ask the server for the list of tools
 	relistPlanned    bool            // a timer will ask for the list again
 	waiting          []*call         // calls of tools that are not listed yet

@@ -44,7 +44,7 @@ func (t *Timer) Set(due time.Time) {
 // SetAfter makes Do be called when d has passed, and not at the time that was set before.
 func (t *Timer) SetAfter(d time.Duration) { t.Set(time.Now().Add(d)) }
 
-// SetAtLatest is Set, but does nothing if an earlier time is set already. It is for a Do that is to
+// SetAtLatest makes Do be called at due, or at the time that is set already if that is earlier. It is for a Do that is to
 // be called when the first of several things is due, and then sets the time for the next.
 func (t *Timer) SetAtLatest(due time.Time) {
 	t.mu.Lock()

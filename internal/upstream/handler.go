@@ -72,8 +72,8 @@ func (s *Server) fallbackHandler(legacy, modern bridge.Dialer, o bridge.PumpOpti
 	})
 }
 
-// asLegacy returns a Handler that serves as h does, for clients whose initialize may ask for a modern
-// version: h gets one that asks for a legacy one.
+// asLegacy returns a Handler that has h serve its clients. Where a client's initialize asks for a modern version, h gets
+// an initialize that asks for a legacy one.
 func asLegacy(h bridge.Handler) bridge.Handler {
 	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
 		return h.ServeConn(ctx, withLegacyInitialize(ctx, client))
@@ -180,7 +180,7 @@ func awaitFirstRequest(ctx context.Context, client bridge.Conn) (jsonrpc.Message
 // A firstRequestSink is the Sink of awaitFirstRequest. Its Send ends Receive with errFirstRequestSeen.
 type firstRequestSink struct {
 	client       bridge.Conn     // gets the answers to pings
-	firstRequest jsonrpc.Message // what awaitFirstRequest returns; invalid: it has not come yet
+	firstRequest jsonrpc.Message // the first request other than ping, which awaitFirstRequest returns; invalid: it has not come yet
 }
 
 // errFirstRequestSeen ends Receive when the first request other than ping has come, which stays with the client's Conn.

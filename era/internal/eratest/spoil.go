@@ -15,8 +15,8 @@ type valuePlace struct {
 	key     string // the key of that member; "" if object is -1
 }
 
-// appendPlaces appends to all where a value and the values in it stand. at is where value begins;
-// object and key are those of its valuePlace.
+// appendPlaces appends to all where a value and the values in it stand. at is where value begins; object is where the
+// object begins that has it as a member, with the given key (-1 and "": no object has).
 func appendPlaces(all []valuePlace, value []byte, at, object int, key string) []valuePlace {
 	all = append(all, valuePlace{at, at + len(value), object, key})
 	for m := range jsonrpc.Members(value) {

@@ -102,7 +102,7 @@ func (p *Transcript) play(t *testing.T, file, text string) {
 	}
 }
 
-// MustPlay is Play in a test that goes on only if there is no error.
+// MustPlay plays one line, and ends the test if that gives an error (Play).
 func (p *Transcript) MustPlay(t testing.TB, line string) {
 	t.Helper()
 	if err := p.Play(line); err != nil {

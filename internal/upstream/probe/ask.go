@@ -133,8 +133,9 @@ func (s *answerSink) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
-// Send implements bridge.Sink: it does what TrySend does, and waits where that would refuse. After the last
-// answer m is dropped.
+// Send implements bridge.Sink: it gives a response to handle, answers a request of the server, for which it may wait, and
+// drops all else. Once handle has what it needs, the Receive and its ctx have ended: Send returns the error of ctx, and m
+// is left for the next Receive.
 func (s *answerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if err := ctx.Err(); err != nil {
 		return err

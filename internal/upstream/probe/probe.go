@@ -195,7 +195,8 @@ func (p *Prober) endInquiryLocked(q *inquiry) {
 // isHTTP reports whether the server is reached at an http or https URL.
 func (p *Prober) isHTTP() bool { return p.opts.Discover != nil }
 
-// Known returns what Modern returns, without asking the server. known is false if it would have to be asked.
+// Known reports whether the server speaks 2026-07-28, without asking the server. known is false if it would have to be
+// asked; then modern means nothing.
 func (p *Prober) Known() (modern, known bool) {
 	switch p.opts.Protocol {
 	case era.OnlyModern:
@@ -251,7 +252,7 @@ func (p *Prober) Modern(ctx context.Context) (bool, error) {
 }
 
 // startLocked begins an inquiry. client is the ctx of the client that needs it; its process counts for that
-// client's party. The error is that of Spawn. mu is held.
+// client's party. The error is that of Options.Spawn: Options.Context has ended. mu is held.
 func (p *Prober) startLocked(client context.Context) (*inquiry, error) {
 	party := identity.Party(client)
 	ctx := identity.WithParty(p.opts.Context, party)

@@ -8,7 +8,8 @@ type Member struct {
 	bridge.Conn
 }
 
-// newMember returns the Member for conn, a Conn of the Server's Mux. single is that of Pool.Join.
+// newMember returns the Member for conn, a Conn of the Server's Mux. single: the client has joined for a single request
+// that is no subscription.
 func (s *Server) newMember(conn bridge.Conn, single bool) *Member {
 	return &Member{Conn: bridge.Intercept(conn, bridge.Hooks{
 		Ended: s.endReason,

@@ -143,8 +143,8 @@ func (p *Pool) Join(ctx context.Context, key Key, clientInfo []byte, single bool
 	return s.newMember(conn, single), nil
 }
 
-// enterExisting counts a client as a member of the server with this key; nil without an error: there is none.
-// single is that of Join.
+// enterExisting counts a client as a member of the server with this key; nil without an error: there is none. single:
+// the client joins for a single request that is no subscription.
 func (p *Pool) enterExisting(key Key, single bool) (*Server, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

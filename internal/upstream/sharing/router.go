@@ -189,7 +189,8 @@ type memberSink struct {
 // sink returns the Sink for the messages of its server.
 func (at *membership) sink() bridge.Sink { return memberSink{at} }
 
-// TrySend implements bridge.Sink: it does what Send does, if the inbox takes m at once.
+// TrySend implements bridge.Sink: it puts m into the client's inbox if that takes it at once. After a response, the
+// request is over; after that of an Exclusive server, so is the membership. false: it has done nothing.
 func (s memberSink) TrySend(m jsonrpc.Message) bool {
 	r := s.membership.router
 	r.sinkCalls.Add(1)

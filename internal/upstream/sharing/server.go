@@ -101,7 +101,7 @@ func (s *Server) Reclaim() bool {
 	return ok
 }
 
-// enterLocked counts a client as a member; single is that of Pool.Join. Pool.mu is held.
+// enterLocked counts a client as a member; single: it joins for a single request that is no subscription. Pool.mu is held.
 func (s *Server) enterLocked(single bool) {
 	s.members++
 	if single {
@@ -109,8 +109,9 @@ func (s *Server) enterLocked(single bool) {
 	}
 }
 
-// leave counts a member of s less, when that is closed; single is that of Join. Without members, an Exclusive server
-// ends at once, or, if calls wait in it, after Options.ParkTimeout; another one after Options.IdleTimeout.
+// leave counts a member of s less, when that is closed; single: it had joined for a single request that is no
+// subscription. Without members, an Exclusive server ends at once, or, if calls wait in it, after Options.ParkTimeout;
+// another one after Options.IdleTimeout.
 func (p *Pool) leave(s *Server, single bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -85,9 +85,9 @@ func (h *askHistory) raiseExpected(tool toolKey, n int) {
 	}
 }
 
-// suspect is raiseExpected where it is not certain that the input requests were caused by the tool: if
-// the next calls cause fewer, fewer are soon expected again. It does nothing before a call of the tool
-// has ended.
+// suspect notes that calls of a tool may cause n input requests each, if fewer were expected, where it is not certain
+// that the tool has caused so many: if the next forgetSuspectAfterCalls calls cause fewer, fewer are expected again. It
+// does nothing before a call of the tool has ended.
 func (h *askHistory) suspect(tool toolKey, n int) {
 	if its := h.historyOf(tool); n > its.expectedRequests && its.hasEndedCall {
 		h.set(tool, toolHistory{expectedRequests: n, hasEndedCall: true, callsWithFewer: forgetAfterCalls - forgetSuspectAfterCalls})
