@@ -158,7 +158,8 @@ func (c *Conn) receive(ctx context.Context, sink bridge.Sink, hungUp func() erro
 	}
 }
 
-// awaitLine waits until there is a line or a pending message. What is done between two
+// awaitLine waits until there is a line or a pending message. The error is that of
+// Receive: how the stream or the Conn has ended, or ctx's. What is done between two
 // waits is in functions of its own: a goroutine that waits here should need little
 // stack, as there are as many as there are sessions.
 func (c *Conn) awaitLine(ctx context.Context) error {
@@ -194,9 +195,10 @@ func (c *Conn) receiveError(ctx context.Context, err error) error {
 }
 
 // deliverFirst takes the first message, out of the line that awaitLine has found or
-// out of pending, and hands it to sink, if there is one. A message that sink refuses
-// stays the first. bySink says that err is sink's. It is not inlined into receive, because
-// a goroutine that waits there for a line should need little stack.
+// out of pending, and hands it to sink; a line may have none. A message that sink refuses
+// stays the first. bySink says that err is that of sink, or of ctx while sink had the message.
+// deliverFirst is not inlined into receive, because a goroutine that waits there for a line
+// should need little stack.
 //
 //go:noinline
 func (c *Conn) deliverFirst(ctx context.Context, sink bridge.Sink, watch *bridge.StallWatch) (err error, bySink bool) {

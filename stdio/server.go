@@ -158,8 +158,8 @@ func (s *SocketServer) removeListener(l net.Listener) {
 }
 
 // Close closes the listeners, lets the sessions finish what is in progress
-// (their bridge.Handler's context is done; it bounds the wait), ends them, and
-// returns when all of them have ended. It may be called more than once.
+// (their bridge.Handler's context is done, and the Handler bounds the wait), ends them, and
+// returns nil when all of them have ended. It may be called more than once.
 func (s *SocketServer) Close() error {
 	s.mu.Lock()
 	s.closing = true
@@ -278,7 +278,8 @@ func endText(ctx context.Context, err error) (text string, failed bool) {
 }
 
 // awaitFirst waits for the first message of a client, for no longer than
-// firstMessageTimeout. It does not take the message: the next Receive begins with it.
+// firstMessageTimeout. It does not take the message: the next Receive begins with it. The
+// error says that none has come.
 func (s *SocketServer) awaitFirst(ctx context.Context, conn *socketConn) error {
 	defer admission.MarkUnused(ctx)()
 	ctx, cancel := context.WithTimeout(ctx, firstMessageTimeout)

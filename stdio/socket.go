@@ -220,9 +220,10 @@ func (c *socketConn) Receive(ctx context.Context, sink bridge.Sink) error {
 var errClosedBothWays = errors.New("the client has closed the connection")
 
 // peerHungUp returns a function for a StallWatch, which asks without waiting whether
-// the client has hung up: net.ErrClosed says that it has, and so does the Conn's end;
-// nil that it has not. The function is nil if the system cannot tell, and if the peer
-// is a server: what a server sent before its end is still handed on without haste.
+// the client has hung up. It returns net.ErrClosed if the client has closed both ways, or
+// the Conn has ended; io.EOF if the client only sends nothing more; nil if no end is known.
+// The function itself is nil if the system cannot tell, and if the peer is a server: what a
+// server sent before its end is still handed on without haste.
 func (c *socketConn) peerHungUp() func() error {
 	if c.opts.Peer != Client {
 		return nil

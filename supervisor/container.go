@@ -211,7 +211,7 @@ func reportsContainerEnd(err error) bool {
 
 // endContainer kills the container that the child was the client of, and tells Spec.OnContainer that it has, or that it
 // could not. It does nothing if there is none, or if the client's exit status says that the container has ended
-// (reportsContainerEnd).
+// (reportsContainerEnd). The error says that the container may still run.
 func (p *Process) endContainer() error {
 	c := p.container
 	if c == nil {

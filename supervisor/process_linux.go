@@ -59,8 +59,9 @@ type siginfo struct {
 	_                  [128]byte
 }
 
-// wait waits until the process has exited and returns how it ended. It does not reap the
-// process: until the process is reaped, no other process gets its id or its group's id.
+// wait waits until the process has exited and returns how it ended: nil for exit status 0, else
+// the error for Process.ExitError. It does not reap the process: until the process is reaped, no
+// other process gets its id or its group's id.
 func (c *child) wait() error {
 	var info siginfo
 	look := func(options int) (exited bool, err error) {

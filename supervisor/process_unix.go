@@ -27,8 +27,9 @@ type child struct {
 	terminated map[int]bool // the ids of the strays to which terminateStrays has sent SIGTERM
 }
 
-// fork starts the file at path, with s.Args, in a process group of its own, and enters it in the table. It returns its
-// process id. It holds the lock for both, so that the reaper does not take the child for an orphan.
+// fork starts the file at path, with s.Args, in a process group of its own, and enters the child in the table. It returns
+// the process id. files are the child's stdin, stdout and stderr. It holds the lock for both, so that the reaper does not
+// take the child for an orphan.
 func (t *childTable) fork(path string, s *Spec, env []string, files [3]*os.File, sys *syscall.SysProcAttr) (int, error) {
 	sys.Setpgid = true
 	attr := &syscall.ProcAttr{Dir: s.Dir, Env: env, Sys: sys}
@@ -67,8 +68,9 @@ type childTable struct {
 	adoptsOrphans bool              // Subreap is active
 }
 
-// startChild starts the file at path as s says, tells the watchdog of its group, and returns it. files are its stdin,
-// stdout and stderr. The watchdog knows the marker before: if we are killed in between, it finds the child's descendants.
+// startChild starts the file at path as s says, tells the watchdog of the child's group, and returns the child. files are
+// its stdin, stdout and stderr. The watchdog knows the marker before: if we are killed in between, it finds the child and
+// its descendants.
 func startChild(ctx context.Context, path string, s *Spec, files [3]*os.File) (*child, error) {
 	c := &child{marker: newMarker()}
 	watchdog.beginStart(c.marker)

@@ -117,8 +117,9 @@ func resume(pid uint32) error {
 	return nil
 }
 
-// wait waits until the process has exited, ends its descendants, and returns how the process ended. A descendant could
-// hold stdout or stderr open, and pipes have no read deadlines on Windows.
+// wait waits until the process has exited, ends its descendants, and returns how the process ended: nil for exit status 0,
+// else the error for Process.ExitError. It ends the descendants because one could hold stdout or stderr open, and pipes
+// have no read deadlines on Windows.
 func (c *child) wait() error {
 	state, err := c.proc.Wait()
 	_ = windows.TerminateJobObject(c.job, 1)

@@ -14,7 +14,7 @@ import (
 // other messages are held until the server has answered that.
 type handshake struct {
 	session         *session // gets what client and server say
-	serverInfo      []byte   // Options.ServerInfo
+	serverInfo      []byte   // Options.ServerInfo: who the server is said to be if it does not say so itself, raw; nil: the bridge
 	defaultLogLevel string   // the log level of calls until the client sets one
 	// serveQueued is called once initialize is answered, with the messages that were held.
 	serveQueued func(now time.Time, queued []jsonrpc.Message, out *era.Out)

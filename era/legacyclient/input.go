@@ -20,7 +20,7 @@ const (
 type inputs struct {
 	session  *session      // has what the client can do
 	calls    *calls        // the client's requests, in whose course the server asks
-	timeout  time.Duration // how long the client may take to answer
+	timeout  time.Duration // how long the client may take to answer the input requests of one inputRound
 	randomID func() string // returns a new elicitationId
 
 	lastID            int64                        // the id of the latest request to the client
@@ -28,7 +28,8 @@ type inputs struct {
 	callsWithDeadline []*call                      // calls that wait until their inputDeadline, in no order
 }
 
-// inputRound is what the server has asked for during a call.
+// inputRound is what the server has asked for during a call: the input requests of its latest input_required, and how
+// often it has asked.
 type inputRound struct {
 	rounds       int             // how often the server has answered the call with input_required
 	repeats      int             // how often the server has answered the call with input_required but no input requests; rounds counts these, too

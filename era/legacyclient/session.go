@@ -10,7 +10,7 @@ import (
 
 // session is what the client and the server have said about themselves.
 type session struct {
-	version             string             // the session's protocol version; a legacy one
+	version             string             // the session's protocol version, a legacy one; "": the client has not sent initialize
 	declared            clientCapabilities // what the client can do
 	server              serverCapabilities // what the server can do
 	logLevel            int                // the log level that the client has set, an index in LogLevels; -1: none

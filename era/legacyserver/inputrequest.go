@@ -43,7 +43,7 @@ type callInput struct {
 
 	parked     bool          // the call waits for its retry
 	parkedID   string        // names the call in its States
-	retryTimer *timers.Timer // ends the wait for the retry
+	retryTimer *timers.Timer // ends the wait for the retry; nil: the call was never parked
 	outcome    *outcome      // how the call has ended while it is parked, for its retry; nil: it goes on
 
 	answers []inputAnswer // the answers that the latest retry has brought and the server has not got

@@ -59,7 +59,7 @@ type resource struct {
 	subscribed  bool          // the server has subscribed it; false: it was asked to, and has not answered yet
 	refs        int           // how many listens want it
 	waiting     []*openListen // listens that wait until it is subscribed
-	lingerTimer *timers.Timer // unsubscribes it, once no listen wants it
+	lingerTimer *timers.Timer // unsubscribes it, subscriptionLinger after the last listen that wanted it; nil: it was never set
 }
 
 // listChanges are the list changes that a listen can ask for: the key in params.notifications, the

@@ -12,7 +12,7 @@ import (
 // of all other requests to the server. An id is never used twice (J2). The zero value is ready.
 type ownRequests struct {
 	lastID   int64                       // the number in the id that nextID has returned last
-	handlers map[jsonrpc.ID]responseFunc // take the responses that are awaited, by id
+	handlers map[jsonrpc.ID]responseFunc // take the responses that are awaited, by the id of the request
 }
 
 // responseFunc takes m, the server's response to a request of the filter itself.

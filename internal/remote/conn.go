@@ -143,8 +143,8 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	}
 }
 
-// sendRequest sends a request that is in openRequests. If l is refused, it returns nil: the next
-// transportConn gets the request.
+// sendRequest sends r, a request that is in openRequests, to l. If l is refused, it returns nil: the next
+// transportConn gets the request. After another error, which it returns, r is not in openRequests any more.
 func (c *conn) sendRequest(ctx context.Context, l *transportConn, r *request) error {
 	defer close(r.sent)
 	err := c.sendTo(ctx, l, r.m)
@@ -191,9 +191,9 @@ func (c *conn) TrySend(m jsonrpc.Message) bool {
 	}
 }
 
-// Receive hands on what the server sends. It is here that conn goes
-// over to another transportConn: when the server has refused the transport of the one before, and all was
-// received that this one had to say.
+// Receive hands on what the server sends. It is here that conn goes over to another transportConn: when the
+// server has refused the transport of the one before, and all was received that this one had to say. With any
+// other error of a transportConn it ends.
 func (c *conn) Receive(ctx context.Context, sink bridge.Sink) error {
 	for {
 		if err := c.deliverAnswers(ctx, sink); err != nil {
@@ -409,7 +409,8 @@ func cutSameAnswer(first, second string) (rest string, same bool) {
 }
 
 // Close ends the conversation and returns when everything that the Conn has
-// started has ended.
+// started has ended. The error is that with which the transportConn was closed; of
+// further calls it is nil.
 func (c *conn) Close(reason error) error {
 	var err error
 	c.closeOnce.Do(func() {

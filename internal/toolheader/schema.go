@@ -164,8 +164,8 @@ func (p *parser) refuseAnnotations(value []byte, at location) error {
 	return p.readSchema(value, at)
 }
 
-// addParam keeps the annotation of the property at a location, or returns why it is invalid. name
-// and typ are the raw values of x-mcp-header and of "type".
+// addParam keeps the annotation of the property at a location, or returns an error that says why it is invalid. name
+// and typ are the raw values of x-mcp-header and of "type" in the property's schema; typ nil: there is none.
 func (p *parser) addParam(name, typ []byte, at location) error {
 	if !at.reachable || len(at.path) == 0 {
 		return fmt.Errorf("%s has an %s where none may be: it must be on a property that is reached through properties alone", at, annotationKey)

@@ -38,8 +38,9 @@ type aheadServer struct {
 	ready bridge.Conn // the Conn to the server, for take; nil: the server cannot be started, has ended, or was taken
 }
 
-// startAhead has a server start ahead, with a Conn of d, and does not wait for that. failed is told, once at most, that the server
-// cannot be started or has ended within trialTime.
+// startAhead has a server start ahead, with a Conn of d, and does not wait for that. failed is told, once at most, that
+// the server cannot be started, or has ended within trialTime and before it was taken. log gets a warning if the server
+// ends later without having been taken.
 func startAhead(d bridge.Dialer, failed func(error), log hclog.Logger) *aheadServer {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &aheadServer{onFailed: failed, log: log, cancel: cancel, started: make(chan struct{}), done: make(chan struct{})}
@@ -63,7 +64,7 @@ func (s *aheadServer) run(ctx context.Context, d bridge.Dialer) {
 	s.watch(ctx, conn)
 }
 
-// start starts the server, and returns the Conn to it. It sets process.
+// start starts the server, and returns the Conn to it. It sets process if d starts commands.
 func (s *aheadServer) start(d bridge.Dialer) (conn bridge.Conn, err error) {
 	if command, ok := d.(*processDialer); ok {
 		conn, s.process, err = command.start(context.Background())
@@ -126,7 +127,7 @@ func (s *aheadServer) assignSession(session *observe.Session) {
 	}
 }
 
-// close stops the server, unless it was taken.
+// close stops the server, unless it was taken, and waits for the goroutine of run. The error is that of stopping.
 func (s *aheadServer) close() error {
 	defer s.wg.Wait()
 	if conn := s.take(); conn != nil {

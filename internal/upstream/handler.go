@@ -166,7 +166,7 @@ func (s *Server) sharedHandler(o bridge.PumpOptions) bridge.Handler {
 
 // awaitFirstRequest returns the first message of a legacy client that needs a server: a request other than ping. It
 // answers pings before that, and drops notifications and responses, which can mean nothing yet. The message stays the
-// client's next one.
+// client's next one. The error says that the client, or ctx, has ended before.
 func awaitFirstRequest(ctx context.Context, client bridge.Conn) (jsonrpc.Message, error) {
 	defer admission.MarkUnused(ctx)()
 	s := &firstRequestSink{client: client}
@@ -202,7 +202,8 @@ func (s *firstRequestSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	return s.client.Send(ctx, jsonrpc.NewResult(m.ID(), nil))
 }
 
-// memberFor makes the client that sends a modern request a member of the shared server that is to answer it.
+// memberFor makes the client that sends m, a modern request, a member of the shared server that is to answer it. The error
+// is why there is none. ctx has the client's principal and party.
 func (s *Server) memberFor(ctx context.Context, m jsonrpc.Message) (*sharing.Member, error) {
 	key, clientInfo, err := s.keys.KeyFor(ctx, m)
 	if err != nil {
@@ -262,8 +263,8 @@ func (s *Server) modernHandler(o bridge.PumpOptions) bridge.Handler {
 	})
 }
 
-// mayKeepRequests is bridge.PumpOptions.KeepsRequests for modern clients: their requests may be kept if the
-// server is a legacy one, for which they are translated, or that is not known.
+// mayKeepRequests is bridge.PumpOptions.KeepsRequests for modern clients. It returns true if the server is a legacy one,
+// for which requests are translated, and kept until they are answered, or if it is not known which era the server speaks.
 func (s *Server) mayKeepRequests() bool {
 	modern, known := s.prober.Known()
 	return !known || !modern

@@ -27,7 +27,8 @@ func (d *processDialer) Dial(ctx context.Context) (bridge.Conn, error) {
 	return conn, err
 }
 
-// start starts the command, and returns the Conn to it, and its process.
+// start starts the command, and returns the Conn to the process, and what is known of it. ctx has the session that the
+// process works for, if there is one.
 func (d *processDialer) start(ctx context.Context) (bridge.Conn, *process, error) {
 	p := &process{dialer: d, infoSet: make(chan struct{})}
 	p.session.Store(observe.SessionOf(ctx))
@@ -90,7 +91,8 @@ type killer interface{ Kill() error }
 // errStarting is the error of kill before the process has a Conn.
 var errStarting = errors.New("the process is only being started")
 
-// kill ends the process at once; for observe.ProcessStarted.
+// kill ends the process at once, and waits for its end; for observe.ProcessStarted. The error is errStarting, or says that
+// something of the process is left.
 func (p *process) kill() error {
 	k := p.killer.Load()
 	if k == nil {

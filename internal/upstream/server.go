@@ -67,7 +67,7 @@ type Spec struct {
 	// MaxQueued is how many clients may wait for a shared process when MaxShared are there and none can be
 	// ended; clients whose party has no more than an equal part of MaxShared, with this process, may wait besides.
 	MaxQueued    int
-	QueueTimeout time.Duration // how long a client waits for a shared process (MaxQueued); 0: nobody waits
+	QueueTimeout time.Duration // how long a client waits for a shared process when MaxShared are there; 0 or less: nobody waits
 
 	// IdleTimeout is how long a shared process without clients is kept. 0: 30 min; negative: for ever.
 	IdleTimeout time.Duration
@@ -247,7 +247,8 @@ func (s *Server) AwaitStart(ctx context.Context) {
 }
 
 // Close ends the shared servers, stops what was started ahead and not taken, and waits for their end. The
-// clients must have gone: their Handlers have returned.
+// clients must have gone: their Handlers have returned. The error is that of stopping what was started ahead; others are
+// logged.
 func (s *Server) Close() error {
 	s.goroutines.endAll()
 	s.pool.Shutdown(errClosed)

@@ -119,7 +119,7 @@ type countingDialer struct {
 	status    *status       // the status in which the Conns count
 	log       hclog.Logger  // gets errors of stopping
 	dialer    bridge.Dialer // makes the Conns
-	transport string        // the transport's name (transportName)
+	transport string        // the name of the transport to the server, for the Observer (transportName)
 	remote    bool          // the server is at a URL
 }
 

@@ -214,7 +214,8 @@ func (p *Transcript) expandText(text string) string {
 	return text
 }
 
-// passTime lets d pass on the Filter's clock, and calls Tick whenever something is due.
+// passTime lets d pass on the Filter's clock, and calls Tick whenever something is due. The error says that something
+// stays due however often Tick is called.
 func (p *Transcript) passTime(d time.Duration) error {
 	end := p.now.Add(d)
 	for range 1000 {

@@ -205,7 +205,8 @@ func (s *fallbackSink) Send(ctx context.Context, m jsonrpc.Message) error {
 }
 
 // sendDecisive takes a message that is not isUndecisive: the answer to initialize, which decides which Conn
-// stays, or a response that comes before it, which waits for that.
+// stays, a response that comes before that and waits for it, or one that is offered again. The error is
+// errServerReplaced if a Conn of Modern has taken the place of the first one, or that of the client's Sink.
 func (s *fallbackSink) sendDecisive(ctx context.Context, m jsonrpc.Message) error {
 	c := s.c
 	switch {
@@ -261,7 +262,8 @@ func (f *Fallback) unusableAnswer(answer jsonrpc.Message) jsonrpc.Message {
 
 // switchToModern replaces the Conn by one of Modern if the answer to initialize suggests that the server is a
 // modern one, and it is: it has refused initialize, or has answered it as no legacy server does that has
-// sessions. A goroutine sends again what was sent before: that may have to wait for Receive.
+// sessions. A goroutine sends again what was sent before: that may have to wait for Receive. If switched is false, the
+// Conn stays; it may be closed then (refuserClosed).
 func (c *fallbackConn) switchToModern(ctx context.Context, answer jsonrpc.Message) (switched bool) {
 	p := c.f.Prober
 	refused := answer.IsError() || ClaimsModern(answer) != ""

@@ -106,7 +106,7 @@ type Options struct {
 // none of these may call the Prober.
 type Prober struct {
 	SettledAfter  time.Duration // how long a finding must have stood before it may be doubted: 10 s, less in tests
-	AnswerTimeout time.Duration // how long a server may take to answer server/discover: 3 s, less in tests
+	AnswerTimeout time.Duration // how long a server may take to answer server/discover, or to give a second answer that could change the meaning of its first: 3 s, less in tests
 
 	opts       Options         // the Options of New
 	log        hclog.Logger    // Options.Logger

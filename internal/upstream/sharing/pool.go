@@ -42,8 +42,8 @@ type Options struct {
 
 	// MaxShared is how many servers there may be that are not Exclusive. 0 or less: any number.
 	MaxShared    int
-	MaxQueued    int           // how many clients may wait for one more server that is not Exclusive (limiter.Options.Queue)
-	QueueTimeout time.Duration // how long a client waits for one more server (limiter.Options.Wait); 0: nobody waits
+	MaxQueued    int           // how many clients may wait for one more server that is not Exclusive, beside those whose party has no more than an equal part of MaxShared
+	QueueTimeout time.Duration // how long a client waits for one more server that is not Exclusive; 0 or less: nobody waits
 
 	// MaxExclusive is how many Exclusive servers there may be, those without a client included. 0: only the Dialers of
 	// Connect bound them.
@@ -79,7 +79,7 @@ type Pool struct {
 	limiter  *limiter.Limiter // has the places of servers that are not Exclusive
 	isolated crashIsolation   // the principals that IsIsolated reports
 
-	ctx    context.Context    // done at Shutdown
+	ctx    context.Context    // done at Shutdown: clients that wait for a place give up then
 	cancel context.CancelFunc // ends ctx
 	wg     sync.WaitGroup     // goroutines that close servers
 
@@ -126,7 +126,8 @@ func (p *Pool) Servers() []*Server {
 
 // Join makes a client a member of the server with this key, which begins if there is none. ctx has the
 // client's principal and party. clientInfo is the raw clientInfo that a legacy server that begins is told of its client
-// (nil: none). single: the client joins for a single request that is no subscription. The Member must be closed.
+// (nil: none). single: the client joins for a single request that is no subscription. The Member must be closed. The
+// error wraps bridge.ErrBusy if there is no place for the server, is that of Shutdown after Shutdown, or ctx's.
 func (p *Pool) Join(ctx context.Context, key Key, clientInfo []byte, single bool) (*Member, error) {
 	s, err := p.enterExisting(key, single)
 	if s == nil && err == nil {
@@ -225,9 +226,9 @@ func (e publicError) PublicError() string { return string(e) }
 // errCapabilitiesTooLong is the error for a client whose capabilities have more than MaxIntroductionSize.
 const errCapabilitiesTooLong publicError = "clientCapabilities are longer than the 4 KiB that a server is told of"
 
-// newServer returns a new server with this key, which nobody can join before addLocked. Its place counts for
-// party; clientInfo is what it is told of its client. It waits for a place if need be, for which the limiter may end
-// another server.
+// newServer returns a new server with this key, which nobody can join before addLocked. The server's place counts for
+// party; clientInfo is what the server is told of its client. newServer waits for a place if need be, for which the
+// limiter may end another server. The error says that there is no place, or that the capabilities in key are too long.
 func (p *Pool) newServer(ctx context.Context, party string, key Key, clientInfo []byte) (*Server, error) {
 	if len(key.Capabilities) > MaxIntroductionSize {
 		return nil, errCapabilitiesTooLong
@@ -266,8 +267,8 @@ func (p *Pool) logNoServer(err error, wait time.Duration) {
 	}
 }
 
-// takePlace takes a place for a server that is not Exclusive, and waits for it as long as ctx lasts and the
-// Pool is open.
+// takePlace takes a place for a server that is not Exclusive, and waits for it, Options.QueueTimeout at most, as long as
+// ctx lasts and the Pool is open. The error wraps bridge.ErrBusy if none has come.
 func (p *Pool) takePlace(ctx context.Context, s *Server) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

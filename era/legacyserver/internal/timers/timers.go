@@ -9,9 +9,9 @@ import (
 
 // Timer is something to do at a time, unless it is stopped before.
 type Timer struct {
-	at    time.Time                         // when it is due
-	fire  func(now time.Time, out *era.Out) // what is done then
-	index int                               // where it stands in the heap; -1: it has fired or was stopped
+	at    time.Time                         // when the timer is due
+	fire  func(now time.Time, out *era.Out) // what FireDue calls then; out gets the messages to send
+	index int                               // where the timer stands in the heap; -1: it has fired or was stopped
 }
 
 // Timers are the pending timers. Their owner, a Filter, has no clock: FireDue is called

@@ -48,7 +48,7 @@ type Turns[C any] struct {
 	sawRelated    bool          // the transport has named the call of the latest input request
 	sawUnrelated  bool          // the transport could have named the call of an input request, once, and did not; it stays true
 	holder        *Asker[C]     // the call that has the turn; nil: none
-	turnTimer     *timers.Timer // ends the turn of holder
+	turnTimer     *timers.Timer // ends the turn of holder; nil: there is no holder
 	waiting       []*Asker[C]   // the calls that wait for the turn, the next one first; empty if there is no holder
 	history       askHistory    // how many input requests calls of each tool cause
 	assumesAllAsk bool          // input requests count as expected during all calls; see AssumeAllAsk
