@@ -14,8 +14,8 @@ import (
 // Why there is no place.
 var (
 	// ErrFull says that no place is free or can be reclaimed now, and that the party may not wait for
-	// one: the queue is full, or Options.Wait is 0. It also ends the wait of one whose room in the
-	// queue another party gets.
+	// one: the queue is full, or Options.Wait is 0 or less. It also ends the wait of a caller whose room in
+	// the queue another party gets.
 	ErrFull = errors.New("there is no place, and no room to wait for one")
 
 	// ErrLate says that no place came within Options.Wait.

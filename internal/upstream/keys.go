@@ -157,8 +157,8 @@ func (k *keyChooser) introductionOf(m jsonrpc.Message) introduction {
 		next.rawCapabilities, next.capabilities = string(meta.Capabilities), string(legacyserver.ProjectCapabilities(meta.Capabilities))
 		last = nil
 	}
-	// Of clients that take turns one is kept, and sometimes another. A _meta with
-	// a progress token is another each time.
+	// Of clients with the same capabilities that take turns one is kept, and sometimes
+	// another. A _meta with a progress token is another each time.
 	constant := m.ProgressToken().IsZero()
 	if len(raw) <= sharing.MaxIntroductionSize && (last == nil || constant && k.introductionMisses.Add(1)%replaceAfterMisses == 0) {
 		kept := next

@@ -27,7 +27,8 @@ var SampleObjects = []string{
 	`{"_meta":{}}`, `{}`, `{ }`, "{\"a\":\n1,\"task\":2}", `[1]`, `"x"`, `null`,
 }
 
-// CheckSameBytes fails the test if two messages are not the same, byte for byte.
+// CheckSameBytes fails the test if two messages are not the same, byte for byte, or do not belong to the same request
+// (Related). what names them in the failure.
 func CheckSameBytes(t *testing.T, what string, got, want jsonrpc.Message) {
 	t.Helper()
 	if !bytes.Equal(got.Bytes(), want.Bytes()) || got.Related() != want.Related() || !bytes.Equal(got.Params(), want.Params()) || !bytes.Equal(got.Result(), want.Result()) {
@@ -73,9 +74,9 @@ func allocated(f func()) uint64 {
 }
 
 // CheckCopiesOnce checks that a long call, and its result, are copied once for the
-// other era, and not scanned again. meta and kind are what the messages need
-// besides; lateID says that writing the call copies it once more, as its id is
-// replaced then.
+// other era, and not scanned again. meta and kind are raw members, each with a comma
+// before it, that the params of the call and the result need besides; lateID says that
+// writing the call copies it once more, as its id is replaced then.
 func CheckCopiesOnce(t *testing.T, f era.Filter, meta, kind string, lateID bool) {
 	t.Helper()
 	const size = 1 << 20
@@ -121,7 +122,7 @@ func CheckCopiesOnce(t *testing.T, f era.Filter, meta, kind string, lateID bool)
 	}
 }
 
-// Parse returns the message that text is.
+// Parse returns the message that text is; if it is none, the test ends.
 func Parse(t testing.TB, text string) jsonrpc.Message {
 	t.Helper()
 	m, err := jsonrpc.Parse([]byte(text))

@@ -453,7 +453,7 @@ func (p *Prober) closeLater(conn bridge.Conn) {
 	}
 }
 
-// close closes a Conn, and logs an error.
+// close closes a Conn, and logs the error of that, if there is one.
 func (p *Prober) close(conn bridge.Conn) {
 	if err := conn.Close(nil); err != nil {
 		p.log.Warn("closing", "error", err)

@@ -294,7 +294,7 @@ func (r *Router) leave(at *membership) (left bool) {
 	return i >= 0
 }
 
-// close closes a Member, and logs an error.
+// close closes a Member, and logs the error of that, if there is one.
 func (r *Router) close(m *Member) {
 	if err := m.Close(nil); err != nil {
 		r.pool.log.Warn("closing", "error", err)
