@@ -28,9 +28,10 @@ func (c *child) start(_ context.Context, path string, s *Spec, files [3]*os.File
 }
 
 // wait waits until the process has exited and returns how it ended: nil for exit status 0, else the error for
-// Process.ExitError. It also reaps the process, because these systems have no reliable way to wait without reaping. So the id of the group is free as soon as the group is empty. wait
-// checks this at once, and an empty group is never signalled again. One case remains: if descendants in the group
-// outlive the child and end before Stop, other processes may get the group's id, and Stop's signals.
+// Process.ExitError. It also reaps the process, because these systems have no reliable way to wait without reaping. So
+// the id of the group is free as soon as the group is empty. wait checks this at once, and an empty group is never
+// signalled again. One case remains: if descendants in the group outlive the child and end before Stop, other
+// processes may get the group's id, and Stop's signals.
 func (c *child) wait() error {
 	var ws syscall.WaitStatus
 	for {

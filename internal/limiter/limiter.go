@@ -52,9 +52,10 @@ type Options struct {
 }
 
 const (
-	// settleTime is how long a place must have been out of use before it is taken
-	// from a party that has no more than the one who gets it: two that share
-	// what is too little for both must not take it from each other all the time.
+	// settleTime is how long a place must have been out of use before it is taken where the parties have nearly
+	// the same: an Idle one from a party with one place, for a party with none; a Spare one for another party
+	// that has an equal part already. Two that share what is too little for both must not take it from each
+	// other all the time.
 	settleTime = 5 * time.Second
 
 	// reclaimInterval is how often those who wait look for places that have become Idle or Spare.
@@ -71,10 +72,10 @@ const (
 //     newest of the party with most is refused.
 //   - A party that has less than an equal part of the places (Max divided by the
 //     parties that hold or wait) may wait in any case, and whoever has at least two
-//     more than it gives up what has been Idle for longest. If it has none, any party
-//     gives up what has been Idle for settleTime. A Spare place is given up first of
-//     all for the party that holds it, then for one with less than an equal part, and
-//     after settleTime for everybody.
+//     more than it gives up what has been Idle for longest. If the one that waits has
+//     none, any party gives up what has been Idle for settleTime. A Spare place is given
+//     up first of all for the party that holds it, then for one with less than an equal
+//     part, and after settleTime for everybody.
 type Limiter struct {
 	mu              sync.Mutex          // guards all fields, and those of its parties, waiters and places
 	opts            Options             // the Options as New got them; Resize changes Max

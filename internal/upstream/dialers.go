@@ -22,7 +22,7 @@ import (
 type dialers struct {
 	lasting          bridge.Dialer  // makes Conns that outlive the session of a remote server; see Server.clientDialer
 	singleSession    bridge.Dialer  // makes Conns that end with the session of a remote server; for a command, the same as lasting
-	reportingRenewal bridge.Dialer  // as lasting, for a server that clients share: its Conns also say when the session was renewed; nil: it is a command, and lasting is used
+	reportingRenewal bridge.Dialer  // makes Conns for a server that clients share, which outlive the session of a remote server and say when it was renewed; nil: it is a command, and lasting is used
 	modern           bridge.Dialer  // makes Conns that speak modern, if the server does
 	remote           *remote.Dialer // the Dialer of a server at a URL; nil: it is a command
 }

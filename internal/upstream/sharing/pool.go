@@ -127,7 +127,8 @@ func (p *Pool) Servers() []*Server {
 // Join makes a client a member of the server with this key, which begins if there is none. ctx has the
 // client's principal and party. clientInfo is the raw clientInfo that a legacy server that begins is told of its client
 // (nil: none). single: the client joins for a single request that is no subscription. The Member must be closed. The
-// error wraps bridge.ErrBusy if there is no place for the server, is that of Shutdown after Shutdown, or ctx's.
+// error says that there is no place for the server (it wraps bridge.ErrBusy), that the Pool or the server was shut down,
+// that the capabilities in key are too long, or that ctx is done.
 func (p *Pool) Join(ctx context.Context, key Key, clientInfo []byte, single bool) (*Member, error) {
 	s, err := p.enterExisting(key, single)
 	if s == nil && err == nil {
