@@ -15,10 +15,9 @@ type callTable struct {
 	count  int     // how many requests there are
 }
 
-// minChains is how many chains a callTable has at least, and maxEmptyChains how many it keeps while it is empty.
 const (
-	minChains      = 8
-	maxEmptyChains = 256
+	minChains      = 8   // how many chains a callTable gets with its first request
+	maxEmptyChains = 256 // how many chains a callTable keeps at most when its last request is removed; if it has more, it keeps none
 )
 
 // hashSeed is chosen anew by each process, so that nobody can send ids that share a chain.
@@ -35,7 +34,7 @@ func (t *callTable) get(id jsonrpc.ID) *Call {
 	return t.find(id, hashOf(id))
 }
 
-// find is get for an id with this hash, in a table that has chains.
+// find returns the request with this id, whose hash is hash; nil: there is none. The table has chains.
 func (t *callTable) find(id jsonrpc.ID, hash uint64) *Call {
 	for call := *t.chain(hash); call != nil; call = call.next {
 		if call.hash == hash && call.ID == id {
@@ -45,7 +44,7 @@ func (t *callTable) find(id jsonrpc.ID, hash uint64) *Call {
 	return nil
 }
 
-// chain returns where the chain begins that has the requests with this hash.
+// chain returns where the first request of the chain stands that has the requests with this hash. The table has chains.
 func (t *callTable) chain(hash uint64) **Call { return &t.chains[hash&uint64(len(t.chains)-1)] }
 
 // add adds a request, and removes the one that had its id, which it returns; nil: there was none.
@@ -68,7 +67,7 @@ func (t *callTable) link(call *Call) {
 	call.next, *chain = *chain, call
 }
 
-// grow doubles the number of chains.
+// grow doubles the number of chains, or makes minChains if there are none.
 func (t *callTable) grow() {
 	old := t.chains
 	t.chains = make([]*Call, max(minChains, 2*len(old)))

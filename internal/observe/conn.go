@@ -14,10 +14,8 @@ import (
 // responses to more are told without their Call.
 const maxOpenCalls = 10_000
 
-// Conn returns c, of the client (Downstream) or of the server (Upstream), so that the Watchers are told
-// of what passes. Without an Observer that is c itself.
-//
-// It is no bridge.Intercept, because that costs each message several copies of it.
+// Conn returns c, of the client (Downstream) or of the server (Upstream), so that the Watchers are told of what passes; for a nil
+// Session or without an Observer, c itself. It is no bridge.Intercept, because that costs each message several copies of it.
 func (s *Session) Conn(c bridge.Conn, hop Hop) bridge.Conn {
 	if s == nil || s.o == nil {
 		return c
@@ -51,7 +49,7 @@ type arrival struct {
 	mark *jsonrpc.Mark // the Mark that the message got; nil: there is no such message
 }
 
-// inDirection and outDirection are the directions of what is received, and of what is sent.
+// inDirection returns the direction of the messages that are received from the Conn.
 func (c *conn) inDirection() Direction {
 	if c.hop == Downstream {
 		return ToServer
@@ -59,12 +57,12 @@ func (c *conn) inDirection() Direction {
 	return ToClient
 }
 
+// outDirection returns the direction of the messages that are sent to the Conn.
 func (c *conn) outDirection() Direction { return ToServer + ToClient - c.inDirection() }
 
-// mustObserve reports whether m, which goes in direction dir, must be looked at: because somebody is to be told of it, or
-// because it may answer or cancel a request that somebody was told of (which counts though nobody watches any more). Where
-// there is a Sampler, each request must be, and notifications while a request waits that the Sampler wants.
-// Until it is known who the client is, mustObserve itself looks for that in m.
+// mustObserve reports whether m, which goes in direction dir, must be looked at: because somebody is to be told of it, or because it
+// may answer or cancel a request that somebody was told of, though nobody may watch any more. With a Sampler, each request must be,
+// and notifications while such a request waits. Until it is known who the client is, mustObserve itself looks for that in m.
 func (c *conn) mustObserve(m *jsonrpc.Message, dir Direction) bool {
 	if c.hop == Downstream && !c.session.clientKnown.Load() {
 		c.session.noteClient(m, dir)
@@ -101,6 +99,7 @@ func mayEndRequest(m *jsonrpc.Message) bool {
 // cancelledMethod is the method that says that a request needs no answer any more.
 const cancelledMethod = "notifications/cancelled"
 
+// Send implements bridge.Conn: it sends m, as the Sampler may have changed it, and tells of it once it was taken.
 func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if !c.mustObserve(&m, c.outDirection()) {
 		err := c.Conn.Send(ctx, m)
@@ -128,6 +127,7 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	return err
 }
 
+// TrySend implements bridge.Conn. Where m is taken at once, it does what Send does.
 func (c *conn) TrySend(m jsonrpc.Message) bool {
 	if !c.mustObserve(&m, c.outDirection()) {
 		taken := c.Conn.TrySend(m)
@@ -166,7 +166,7 @@ func (c *conn) noteUntaken(p *Passed, m *jsonrpc.Message) {
 	}
 }
 
-// Close closes the Conn, and tells that the requests that have passed it will not be answered.
+// Close closes the Conn, and tells that the requests that have passed it, or that it has not taken, will not be answered.
 func (c *conn) Close(reason error) error {
 	err := c.Conn.Close(reason)
 	c.session.tellAllUnanswered(c.hop, c)
@@ -181,6 +181,7 @@ func (c *conn) reportNeverSent(left map[unsentKey]*Call) {
 	}
 }
 
+// Receive implements bridge.Conn: it tells of each message that comes, before sink gets it.
 func (c *conn) Receive(ctx context.Context, sink bridge.Sink) error {
 	r := &receiver{conn: c, sink: sink}
 	if c.untaken != nil {
@@ -208,7 +209,7 @@ func (r *receiver) tellOnce(m *jsonrpc.Message) {
 	*m = m.WithMark(r.current.mark)
 }
 
-// noteTaken notes that the sink has taken the message. ended is the result of endedRequestID.
+// noteTaken notes that the sink has taken a message of this kind. ended is what endedRequestID has returned of it.
 func (r *receiver) noteTaken(kind jsonrpc.Kind, ended jsonrpc.ID) {
 	if r.hop == Downstream && kind == jsonrpc.Request {
 		r.session.calls.Add(1)
@@ -220,8 +221,8 @@ func (r *receiver) noteTaken(kind jsonrpc.Kind, ended jsonrpc.ID) {
 	}
 }
 
-// Send keeps nothing of a message while the sink has it, unless somebody watches: the sink may return only
-// when the message is answered.
+// Send implements bridge.Sink: it tells of a message that has come, and hands it to the sink. Unless somebody watches, it keeps
+// nothing of the message while the sink has it: the sink may return only when the message is answered.
 func (r *receiver) Send(ctx context.Context, m jsonrpc.Message) error {
 	kind, ended := m.Kind(), r.endedRequestID(&m)
 	if r.current.mark != nil || r.mustObserve(&m, r.inDirection()) {
@@ -234,6 +235,7 @@ func (r *receiver) Send(ctx context.Context, m jsonrpc.Message) error {
 	return err
 }
 
+// TrySend implements bridge.Sink: it does what Send does, if the sink takes the message at once.
 func (r *receiver) TrySend(m jsonrpc.Message) bool {
 	kind, ended := m.Kind(), r.endedRequestID(&m)
 	if r.current.mark != nil || r.mustObserve(&m, r.inDirection()) {
@@ -246,7 +248,8 @@ func (r *receiver) TrySend(m jsonrpc.Message) bool {
 	return taken
 }
 
-// received tells of a message that has come, and returns the mark that the message is to have.
+// received tells of a message that has come, and returns the mark that the message is to have. A request is only counted if
+// there is nobody but a Sampler that does not want it.
 func (c *conn) received(m *jsonrpc.Message) *jsonrpc.Mark {
 	s := c.session
 	source := newSource(m)
@@ -274,8 +277,7 @@ func (c *conn) received(m *jsonrpc.Message) *jsonrpc.Mark {
 	return mark
 }
 
-// stream returns on which stream a message passes. To ask the transport takes its lock, so that is done only while somebody
-// wants to know.
+// stream returns on which stream a message passes; "": not known, or nobody wants to know: to ask takes the transport's lock.
 func (c *conn) stream(p *Passed) string {
 	if c.streams == nil || !c.session.o.WantsExchanges() {
 		return ""
@@ -283,8 +285,8 @@ func (c *conn) stream(p *Passed) string {
 	return c.streams.StreamOf(&p.Message, p.Dir == ToClient)
 }
 
-// beginSend notes a message that is about to be sent: the answer to a request may come before Send
-// returns. Message of the result is what is to be sent.
+// beginSend notes a message that is about to be sent, because the answer to a request may come before Send
+// returns. Message of the result is what is to be sent; the caller releases the result.
 func (c *conn) beginSend(m *jsonrpc.Message) *Passed {
 	s := c.session
 	p := passedPool.Get().(*Passed)
@@ -304,7 +306,7 @@ func (c *conn) beginSend(m *jsonrpc.Message) *Passed {
 	return p
 }
 
-// tellSent tells of a message that was taken.
+// tellSent tells of a message that was taken, unless it is a request of which tellWatchers has told already.
 func (s *Session) tellSent(p *Passed) {
 	if p.Message.Kind() == jsonrpc.Request {
 		if lost := p.Call.tellWatchers(); lost {
@@ -319,8 +321,7 @@ func (s *Session) tellSent(p *Passed) {
 	}
 }
 
-// setUntold has tellWatchers tell of p, the request that is about to be sent; nil: of
-// nothing. It waits for a tellWatchers that has begun.
+// setUntold has tellWatchers tell of p, the request that is about to be sent; nil: of nothing. It waits for one that has begun.
 func (c *Call) setUntold(p *Passed) {
 	c.tellMu.Lock()
 	defer c.tellMu.Unlock()
@@ -363,7 +364,7 @@ func (p *Passed) release() {
 // isLost reports whether the Conn was closed before Watchers were told of the request.
 func (c *Call) isLost() bool { return c.lostBeforeTold.Load() }
 
-// withdraw takes back what beginSend has noted. It is false for what is no request.
+// withdraw takes back what beginSend has noted of a request that was not sent. For what is no request it does nothing, and is false.
 func (s *Session) withdraw(p *Passed) bool {
 	if p.Call == nil || p.Message.Kind() != jsonrpc.Request {
 		return false
@@ -406,7 +407,7 @@ func (s *Session) tellAllUnanswered(hop Hop, of *conn) {
 // belongsTo reports whether the request may have passed the Conn; it is true for nil.
 func (c *Call) belongsTo(to *conn) bool { return to == nil || c.conn == to || c.cameUnwatched }
 
-// cancels reports whether p cancels a request. An initialize cannot be cancelled (J11).
+// cancels reports whether p cancels a request that is known (p.Call). An initialize cannot be cancelled (J11).
 func (p *Passed) cancels() bool {
 	return p.Call != nil && p.Message.Kind() == jsonrpc.Notification && p.Call.Method != "initialize"
 }
@@ -428,17 +429,16 @@ func (s *Session) markCancelled(p *Passed) {
 	}
 }
 
-// tellUnanswered tells that a request will not be answered, unless that was told, or the request was answered: a
-// Conn that is closed while it sends a request may say that it has not sent it, though the
-// response has come.
+// tellUnanswered tells that a request will not be answered, unless that was told, or the request was answered: a Conn that is
+// closed while it sends a request may say that it has not sent it, though the response has come.
 func (s *Session) tellUnanswered(hop Hop, call *Call) {
 	if call.ended.CompareAndSwap(false, true) {
 		s.o.Event(Unanswered{Session: s, Hop: hop, Call: call, Cancelled: call.cancelled.Load()})
 	}
 }
 
-// UnansweredCount returns how many requests of a direction wait for their answers: those that Watchers were told of, and those
-// that are only counted because the Sampler does not want them (unsampledCalls). One that was cancelled does not wait.
+// UnansweredCount returns how many requests of a direction wait for their answers at an end of the bridge: those that Watchers were
+// told of or WaitingCalls has returned, and those that are only counted (unsampledCalls). One that was cancelled does not wait.
 func (s *Session) UnansweredCount(hop Hop, dir Direction) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -454,12 +454,12 @@ func (s *Session) WaitsForOne(hop Hop, dir Direction) bool {
 	return s.openCallsAt(hop, dir).byID.count+int(s.unsampledCallsAt(hop, dir).unanswered.Load()) == 1
 }
 
-// openCallsAt returns the requests that go in a direction and have no answer yet.
+// openCallsAt returns the requests that pass this end of the bridge in this direction and have no answer yet.
 func (s *Session) openCallsAt(hop Hop, dir Direction) *openCalls {
 	return &s.openCalls[hop-1][dir-1]
 }
 
-// attachCall sets p.Call: of a request it keeps the Call until the answer comes, for a response or a cancellation it finds the Call.
+// attachCall sets p.Call: of a request it keeps the Call until the answer comes, of a response or cancellation it finds the Call; nil: none.
 func (s *Session) attachCall(p *Passed) {
 	m := &p.Message
 	back := ToServer + ToClient - p.Dir
@@ -549,8 +549,8 @@ func (s *Session) removeUnwatchedCall(b *openCalls, id jsonrpc.ID) {
 	}
 }
 
-// addOpenCall keeps a request until it is answered. It returns the request whose answer will not be
-// known: an older one with the same id, or p's own if there are maxOpenCalls; nil: none.
+// addOpenCall keeps the request p until it is answered. It returns the Call whose answer will not be
+// known: that of an older request with the same id, or p.Call if there are maxOpenCalls; nil: none.
 func (s *Session) addOpenCall(p *Passed) *Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -585,8 +585,8 @@ func (o *Observer) subjectOf(m *jsonrpc.Message) (name string) {
 	return name
 }
 
-// shortURI returns the beginning of a URI without secrets. The last part is left out if it is cut through: half a secret,
-// or a user and password without their @, would not be found later.
+// shortURI returns the beginning of a URI, a JSON string, without secrets. The last part is left out if it is cut through: half a
+// secret, or a user and password without their @, would not be found later.
 func (o *Observer) shortURI(value []byte) string {
 	uri, _ := jsonrpc.Text(value)
 	uri = o.redact(uri)

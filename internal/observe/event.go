@@ -7,14 +7,14 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// An Event is something that happens beside the messages. Its concrete types are the structs
-// of this file. A Watcher changes nothing in it; it may keep it.
+// An Event is something that happens beside the messages. Its concrete types are the structs of this file; of Exchange it is the
+// pointer. A Watcher changes nothing in an Event, but may keep it.
 type Event interface {
 	event() // does nothing: it marks the types that are Events
 }
 
-// SessionOpened says that a client's session is there: the client has said who it is. A
-// client of 2026-07-28 has no session over HTTP, and none is opened for its requests.
+// SessionOpened says that a client's session is there: the client has said who it is, with an initialize that was answered without
+// error, or with a first request of 2026-07-28. Over HTTP a client of 2026-07-28 has no session, and none is opened for its requests.
 type SessionOpened struct {
 	Session *Session // the new session
 }
@@ -25,7 +25,7 @@ type SessionEnded struct {
 	Err     error         // what went wrong; nil: it has ended in an orderly way
 	Reason  string        // Err in words, or how else the session has ended; holds no content
 	Lasted  time.Duration // since Session.Began
-	Calls   uint64        // requests of the client
+	Calls   uint64        // how many requests the client has made
 }
 
 // SessionFailed says that a client's connection has ended with an error before there was a
@@ -40,14 +40,14 @@ type SessionFailed struct {
 // again after 60. Nobody is told so of subscriptions/listen.
 type CallLate struct {
 	Server  string     // the name of the server that the request is for
-	Session *Session   // the session of the client; nil: the request is one of 2026-07-28 over HTTP, and nobody watched when it came
+	Session *Session   // the session of the client; nil: the request is one of 2026-07-28 over HTTP, nobody watched when it came, and WaitingCalls has not returned it
 	Method  string     // the method of the request
 	ID      jsonrpc.ID // at the client's end
 	Since   time.Time  // when the request came
 }
 
-// WaitingCallEnded says that a request of 2026-07-28 over HTTP was answered or cancelled. Nobody watched when it came, so
-// Watchers are not told of its answer; but WaitingCalls has returned it.
+// WaitingCallEnded says that a request of 2026-07-28 over HTTP waits no more: the server or the bridge has answered it, or it was
+// cancelled. Nobody watched when it came, so Watchers are not told of its answer; but WaitingCalls has returned it.
 type WaitingCallEnded struct {
 	Server  string     // the name of the server that the request is for
 	Session *Session   // the Session that WaitingCalls has made for it
@@ -78,17 +78,17 @@ type ProcessStarted struct {
 	Kill func() error
 }
 
-// ProcessStopping says that the bridge has taken one more step to end a process.
+// ProcessStopping says that the bridge takes one more step to end a process.
 type ProcessStopping struct {
 	Server string // the name of the server that the process belongs to
 	PID    int    // the process id
-	Step   string // "close stdin", "terminate", "kill"
+	Step   string // what is done now: "close stdin", "terminate", "kill"
 }
 
 // ProcessEnded says that a process has ended.
 type ProcessEnded struct {
 	Server        string        // the name of the server that the process belongs to
-	Session       *Session      // the session that the process works for, as in ProcessStarted, or the client's that took the process later
+	Session       *Session      // the session that the process worked for, as in ProcessStarted, or that of the client that took it later; nil: no client came
 	PID           int           // the process id, as in ProcessStarted
 	Program       string        // the name of its program, as in ProcessStarted
 	Err           error         // how the process has ended; nil: with exit status 0
@@ -99,15 +99,15 @@ type ProcessEnded struct {
 // Stderr is one line that a process has written to its stderr, as it stands there.
 type Stderr struct {
 	Server  string   // the name of the server that the process belongs to
-	Session *Session // the session that the process works for, as in ProcessStarted
+	Session *Session // the session that the process works for, as in ProcessEnded
 	PID     int      // the process id
 	Line    string   // the line, without its end; it may hold secrets
 }
 
-// Noise is output of a process that is no message.
+// Noise is output of a process on stdout that is no message. It reaches nobody.
 type Noise struct {
 	Server  string   // the name of the server that the process belongs to
-	Session *Session // the session that the process works for, as in ProcessStarted
+	Session *Session // the session that the process works for, as in ProcessEnded
 	PID     int      // the process id
 	Bytes   int      // how long the output is
 	Reason  string   // what is wrong with it
@@ -118,21 +118,21 @@ type Dropped struct {
 	Server  string          // the name of the server that the message came from or was for
 	Session *Session        // the session of the message; nil: not known, as it always is so far
 	Message jsonrpc.Message // the message that reached nobody
-	Reason  string          // holds no content
+	Reason  string          // why the message reached nobody; holds no content
 }
 
 // Refused says that a request, of HTTP or in it, was refused.
 type Refused struct {
 	Server     string   // "": it was for none, or that is not known
 	Session    *Session // the session of the request; nil: not known, as it always is so far
-	Rule       string   // the rule id of the protocol catalogue, or a short word; "": none
+	Rule       string   // the rule of docs/rules.md that the request breaks, or a short word; "": none
 	Method     string   // the HTTP method
-	Path       string   // without the query
+	Path       string   // the path of the request's URL, without the query
 	RemoteAddr string   // the client's address
 	Host       string   // of a request refused for its Host or Origin: its header Host, 100 bytes at most
 	Origin     string   // of a request refused for its Host or Origin: its header Origin, 100 bytes at most
 	Status     int      // the HTTP status of the reply
-	Reason     string   // what the client was told
+	Reason     string   // what the client was told, or why there is no place for it, which may be more than it was told
 	Cause      string   // why a credential is refused, in words of a fixed set; the client was not told; "": not known, or it is not about a credential
 }
 
@@ -145,29 +145,29 @@ type Exchange struct {
 	Session                     *Session      // the session that the exchange belongs to; nil: not known
 	Hop                         Hop           // with whom: Downstream a client, Upstream a server
 	Method                      string        // the HTTP method of the request
-	URL                         string        // Downstream: path and query. Upstream: all of it
-	Proto                       string        // "HTTP/1.1"
-	RemoteAddr                  string        // the peer's address
+	URL                         string        // of a client's request (Downstream), path and query; of one to a server (Upstream), the whole URL
+	Proto                       string        // the version of HTTP, such as "HTTP/1.1"; "": Upstream, and there was no reply
+	RemoteAddr                  string        // the peer's address; "": not known
 	Status                      int           // the HTTP status of the reply; 0: there was no reply
 	RequestHeader               http.Header   // the headers of the request
 	ResponseHeader              http.Header   // the headers of the reply; nil: there was no reply
-	RequestBytes, ResponseBytes int64         // bytes of the body of the request, and of the reply
-	FirstByte                   time.Duration // until the reply began
-	Duration                    time.Duration // how long the exchange took, bodies included
+	RequestBytes, ResponseBytes int64         // bytes of the body of the request, and of the reply; 0: there were none, or their number is not known
+	FirstByte                   time.Duration // how long after Began the reply began; 0: there was no reply
+	Duration                    time.Duration // how long the exchange took, bodies included; of one that became a connection to a server, until that
 	Began                       time.Time     // when the exchange began
-	Rule, Reason                string        // of an exchange in which a request was refused: Rule and Reason of Refused
+	Rule, Reason                string        // of an exchange in which a request was refused: Rule and Reason of the event Refused; "": of others
 	Err                         error         // what went wrong; nil: it has ended in an orderly way
 }
 
-// Stream says that a stream of events was opened, resumed or closed, or a WebSocket.
+// Stream says that a stream of events or a WebSocket was opened or closed, or a stream of events resumed.
 type Stream struct {
 	Server      string   // the name of the server
 	Session     *Session // the session that the stream belongs to
 	Hop         Hop      // with whom: Downstream a client, Upstream a server
 	Name        string   // the name of the stream, in its session; "": the connection is the stream
-	Action      string   // "opened", "resumed", "closed"
-	FromEventID string   // of a resumed stream: the event id from which on
-	Reason      string   // of a closed stream: why
+	Action      string   // what has happened to the stream: "opened", "resumed", "closed"
+	FromEventID string   // of a resumed stream: the id of the event after which it goes on
+	Reason      string   // of a closed stream: why it was closed; "": not known
 }
 
 // Unanswered says that a request will have no answer that is known: its Conn was closed, its

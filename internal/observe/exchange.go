@@ -69,7 +69,7 @@ func exchangeOf(w http.ResponseWriter) *exchange {
 	}
 }
 
-// Unwrap is for an http.ResponseController.
+// Unwrap returns the ResponseWriter to which the reply goes, for an http.ResponseController.
 func (e *exchange) Unwrap() http.ResponseWriter { return e.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter. It passes the status on, and notes it for the exchange, with the headers and when
@@ -100,7 +100,7 @@ func (e *exchange) Write(p []byte) (int, error) {
 // much to send, or waits to be told to send, gets its reply at once; otherwise net/http first waits for what the client sends.
 func (e *exchange) restoreBody() { e.request.Body = e.body.ReadCloser }
 
-// end tells of the exchange.
+// end completes the Exchange, which is over, and tells of it.
 func (e *exchange) end() {
 	e.restoreBody()
 	e.Duration = time.Since(e.Began)

@@ -48,10 +48,10 @@ func (v *watcherValue) find(key any) any {
 	return nil
 }
 
-// Get returns what Set has kept under a key; nil: nothing.
+// Get returns what Set or GetOrMake has kept under a key; nil: nothing.
 func (k *watcherValues) Get(key any) any { return k.latest.Load().find(key) }
 
-// GetOrMake returns the value that is kept under a key. If there is none, it keeps what make returns. Of several that are made at the same
+// GetOrMake returns the value that is kept under a key. If there is none, it keeps what make returns, which is not nil. Of several that are made at the same
 // time, one is kept, which all callers get.
 func (k *watcherValues) GetOrMake(key any, make func() any) any {
 	var made any

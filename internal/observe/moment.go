@@ -28,7 +28,7 @@ var lastDated atomic.Pointer[datedMoment]
 // again: it may have been set, and the machine may have slept.
 const maxDatedAge = moment(time.Second)
 
-// Time returns the time of day.
+// Time returns the time of day at the moment.
 func (m moment) Time() time.Time {
 	d := lastDated.Load()
 	if d == nil || m-d.at > maxDatedAge || d.at-m > maxDatedAge {

@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Hop is one of the two ends of the bridge.
+// Hop is one of the two ends of the bridge. The zero Hop is neither.
 type Hop uint8
 
 // The hops.
@@ -20,10 +20,10 @@ const (
 	Upstream                  // the servers' end of the bridge
 )
 
-// String returns "down" or "up".
+// String returns "down" or "up"; "" for the zero Hop.
 func (h Hop) String() string { return [...]string{"", "down", "up"}[h] }
 
-// Direction is where a message goes.
+// Direction is where a message goes. The zero Direction is neither way.
 type Direction uint8
 
 // The directions.
@@ -32,11 +32,12 @@ const (
 	ToClient                      // from a server to a client
 )
 
-// String returns "c2s" or "s2c".
+// String returns "c2s" or "s2c"; "" for the zero Direction.
 func (d Direction) String() string { return [...]string{"", "c2s", "s2c"}[d] }
 
-// Passed is a message that has passed one end of the bridge: one that was received from the
-// client (Downstream, ToServer) or the server (Upstream, ToClient), or one that was sent to either and taken.
+// Passed is a message that has passed one end of the bridge: one that was received from the client (Downstream, ToServer) or the
+// server (Upstream, ToClient), or one that was sent to either. Watchers are told of one that was sent once it was taken; a
+// Sampler gets a request in Rewrite before it is sent.
 type Passed struct {
 	Seq          uint64          // grows in the order in which messages came or set out, so a response has a higher one than its request; has holes; 0: no Watcher needed numbers when it came or set out
 	CauseSeq     uint64          // Seq of the received message that it was made of; 0: HasCause is false, or no Watcher needed numbers when that one came
@@ -46,46 +47,46 @@ type Passed struct {
 	Dir          Direction       // where it goes: to the server or to the client
 	Message      jsonrpc.Message // the message, as it passed at this end
 	Stream       string          // on which stream of the session; "": the transport has one stream only, it is not known, or no Watcher needs exchanges
-	TimeInBridge time.Duration   // how long the bridge has had the cause; 0: there is none
+	TimeInBridge time.Duration   // how long the bridge has had the received message that it was made of; 0: HasCause is false
 
 	// Call is the request that the message is, answers or cancels. nil: the message does
 	// none of that, or the request is not known.
 	Call     *Call
-	Duration time.Duration // of a response: how long after its request it passed here
+	Duration time.Duration // of a response: how long after its request it passed here; 0: it is no response, or Call is nil
 
-	// Origin is, of a request that was sent, the received request that it was made of, which passed
-	// the other end of the bridge. nil: the bridge has made it, or nobody was told of that one.
+	// Origin is the received request that this message, which was sent, was made of: of a request, the one that passed the other
+	// end of the bridge. nil: it was made of no request, it was received, or nobody was told of that request.
 	Origin *Call
 
 	// Source is the received message that this is, or that it was made of. nil: the bridge has made it, or nobody watched when that came.
 	Source *Source
 
-	at   moment // when it has passed; see At
+	at   moment // what At returns
 	conn *conn  // the conn that it passed
 }
 
-// At returns when the message has passed.
+// At returns when the message came, or when the bridge began to send it.
 func (p *Passed) At() time.Time { return p.at.Time() }
 
 // Call is a request as it passed one end of the bridge.
 type Call struct {
 	ID     jsonrpc.ID // the request's id, at this end
 	Method string     // the method of the request
-	Name   string     // the name of the tool or prompt, or the URI of the resource: its first 512 bytes; "": none, or no Watcher needed names when it passed
+	Name   string     // the name of the tool or prompt, or the URI of the resource: its first 512 bytes at most; "": none, or no Watcher needed names when it passed
 	Dir    Direction  // where the request goes
 
-	cameUnwatched  bool        // it came while nobody was told: only its method, its id and when it came are known
-	lostBeforeTold atomic.Bool // its Conn was closed before Watchers were told
+	cameUnwatched  bool        // it came while nobody was told of it, and WaitingCalls has made this Call: only ID, Method, Dir and began are known
+	lostBeforeTold atomic.Bool // its Conn was closed before Watchers were told of it, though it may have been sent
 
-	Size int // the size of the request, in bytes
+	Size int // the size of the request, in bytes; 0: it came while nobody was told of it
 
-	began moment // when it passed
+	began moment // what Began returns
 	conn  *conn  // the conn that it has passed; nil: it came unwatched
 
 	ended     atomic.Bool // it was answered, or Watchers were told that it will not be
 	cancelled atomic.Bool // it was cancelled by who has sent it
 
-	tellMu        sync.Mutex             // held while Watchers are told of the request
+	tellMu        sync.Mutex             // held while Watchers are told of the request; guards changes of untoldRequest and lostBeforeTold
 	untoldRequest atomic.Pointer[Passed] // of a request that is being sent: what Watchers are still to be told; nil: nothing
 
 	hash uint64 // the hash of ID; see callTable
@@ -94,7 +95,7 @@ type Call struct {
 	watcherValues // what Watchers have begun with the request and end with the response
 }
 
-// Began returns when the request has passed.
+// Began returns when the request came, or when the bridge first began to send it.
 func (c *Call) Began() time.Time { return c.began.Time() }
 
 // A Watcher is told of what passes and what happens. It is called in the goroutines that carry
@@ -109,17 +110,19 @@ type Watcher interface {
 
 // Needs is what a Watcher needs beside messages and events. It costs time, so it is left out where no Watcher needs it.
 type Needs struct {
-	Exchanges bool // to be told of HTTP exchanges, and Passed.Stream
-	Names     bool // Call.Name; Passed.Name finds the name of a request without it
-	Numbers   bool // Passed.Seq and CauseSeq
+	Exchanges bool // it needs the event Exchange, and Passed.Stream
+	Names     bool // it needs Call.Name; without that, the method Passed.Name finds the name of a request
+	Numbers   bool // it needs Passed.Seq and Passed.CauseSeq
 }
 
-// An EventWatcher is a Watcher of events alone.
+// An EventWatcher is told of events alone. It is called as a Watcher is: concurrently, in goroutines that carry traffic, so it
+// never waits.
 type EventWatcher interface {
+	// Event is told of an event, which it may keep, but not change.
 	Event(e Event)
 }
 
-// Observer tells Watchers what happens. A nil Observer has none, and its methods work, but for those
+// Observer tells Watchers what happens. A nil Observer has none, and its exported methods work, but for those
 // that add a Watcher or a Sampler, NextSeq and GapCount. All methods may be called concurrently.
 type Observer struct {
 	// Describe says which server a request is for, "" for none, and where it comes from. It
@@ -139,10 +142,10 @@ type Observer struct {
 	eventWatchers   atomic.Pointer[[]EventWatcher] // everybody, for all are told of events; never empty; nil: there is nobody
 	sampler         atomic.Pointer[Sampler]        // the Sampler; nil: there is none
 
-	gapCount         atomic.Uint64 // what GapCount returns: it grows whenever nobody is told of messages any more
-	exchangeWatchers atomic.Int64  // Watchers with Needs.Exchanges
-	nameWatchers     atomic.Int64  // Watchers with Needs.Names
-	numberWatchers   atomic.Int64  // Watchers with Needs.Numbers
+	gapCount         atomic.Uint64 // what GapCount returns: it grows each time that a list of Watchers changes and there are no activeWatchers then
+	exchangeWatchers atomic.Int64  // how many activeWatchers have Needs.Exchanges
+	nameWatchers     atomic.Int64  // how many activeWatchers have Needs.Names
+	numberWatchers   atomic.Int64  // how many activeWatchers have Needs.Numbers
 
 	_ CacheLinePad // what follows changes with every message, and what is above seldom
 
@@ -156,7 +159,7 @@ func (o *Observer) Watch(w Watcher) (stop func()) {
 	return o.WatchFor(w, Needs{Exchanges: true, Names: true, Numbers: true})
 }
 
-// WatchFor is Watch for a Watcher that has only these needs. It may be told more.
+// WatchFor adds a Watcher that has only these needs, until stop is called, as Watch does. It may be told more.
 func (o *Observer) WatchFor(w Watcher, needs Needs) (stop func()) {
 	stopEvents := o.WatchEvents(w)
 	o.countNeeds(needs, 1)
@@ -181,8 +184,8 @@ func (o *Observer) countNeeds(needs Needs, n int64) {
 	}
 }
 
-// WatchAlong adds a Watcher of events, that is told of messages and HTTP exchanges, too, while a
-// Watcher that Watch has added is told of them. So by itself it costs messages nothing.
+// WatchAlong adds a Watcher of events, until stop is called. It is told of messages, too, while a Watcher that Watch or WatchFor
+// has added is told of them, and of HTTP exchanges while one of those needs them. So by itself it costs messages nothing.
 func (o *Observer) WatchAlong(w Watcher) (stop func()) {
 	stopEvents := o.WatchEvents(w)
 	o.addOrRemove(&o.passiveWatchers, w, true)
@@ -192,7 +195,8 @@ func (o *Observer) WatchAlong(w Watcher) (stop func()) {
 	})
 }
 
-// addOrRemove adds w to those who want to be told of messages, or removes it from them.
+// addOrRemove adds w to the list to, which is activeWatchers or passiveWatchers, or removes w from it (add is false), and makes
+// messageWatchers of both lists anew.
 func (o *Observer) addOrRemove(to *[]Watcher, w Watcher, add bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -232,7 +236,8 @@ func add[T comparable](all *atomic.Pointer[[]T], one T) {
 	all.Store(&list)
 }
 
-// remove takes one out of a list, as add adds it. An empty list becomes nil.
+// remove takes one out of a list, which is replaced and not changed; an empty list becomes nil. The caller holds the lock of the
+// list.
 func remove[T comparable](all *atomic.Pointer[[]T], one T) {
 	old := all.Load()
 	if old == nil {
@@ -246,19 +251,19 @@ func remove[T comparable](all *atomic.Pointer[[]T], one T) {
 	all.Store(&list)
 }
 
-// GapCount returns a number that changes whenever nobody is told of messages any more. So who finds it
-// unchanged was told of all that has passed meanwhile.
+// GapCount returns a number that has changed by the time that a message passes of which the Watchers of messages are not told. So
+// a Watcher that was told of a message, and finds the number as it was then, was told of all that has passed since.
 func (o *Observer) GapCount() uint64 { return o.gapCount.Load() }
 
-// IsWatched reports whether somebody watches messages, or some of them.
+// IsWatched reports whether there is a Watcher of messages, or a Sampler, which watches some of them.
 func (o *Observer) IsWatched() bool {
 	return o != nil && (o.messageWatchers.Load() != nil || o.sampler.Load() != nil)
 }
 
-// WantsExchanges reports whether somebody wants to be told of HTTP exchanges.
+// WantsExchanges reports whether there is a Watcher that needs to be told of HTTP exchanges.
 func (o *Observer) WantsExchanges() bool { return o != nil && o.exchangeWatchers.Load() > 0 }
 
-// Event tells all Watchers of an event.
+// Event tells all of an event who watch events: EventWatchers, Watchers and the Sampler.
 func (o *Observer) Event(e Event) {
 	if o == nil {
 		return
@@ -283,8 +288,8 @@ func (o *Observer) tellMessage(p *Passed) {
 }
 
 // Refuse tells the Observer of r's ctx, if there is one, that r is refused. It is for
-// whoever answers a request with an HTTP status. w is what the Handler was given. It costs only refused requests anything.
-// rule and why are Rule and Reason of the event Refused.
+// whoever answers a request with an HTTP status. w is what the Handler was given. Refuse writes no answer. It costs only refused
+// requests anything. rule and why are Rule and Reason of the event Refused.
 func Refuse(w http.ResponseWriter, r *http.Request, rule string, status int, why string) {
 	o := FromContext(r.Context())
 	if o == nil || o.eventWatchers.Load() == nil {
@@ -304,9 +309,10 @@ func Refuse(w http.ResponseWriter, r *http.Request, rule string, status int, why
 	o.Event(e)
 }
 
+// causeKey is the key in a context of what WithCause has noted.
 type causeKey struct{}
 
-// WithCause returns r with what the event Refused is to have as its Cause; "": that is r itself.
+// WithCause returns r with a context that says what the event Refused of r is to have as its Cause; for the cause "", r itself.
 func WithCause(r *http.Request, cause string) *http.Request {
 	if cause == "" {
 		return r
@@ -329,6 +335,7 @@ func (o *Observer) nextMessageSeq() uint64 {
 	return o.NextSeq()
 }
 
+// observerKey is the key of the Observer in a context.
 type observerKey struct{}
 
 // NewContext returns a ctx that carries the Observer to where requests are refused.

@@ -8,14 +8,16 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// openCalls has the requests that wait for their answers, by id. A peer may spell an id otherwise than
-// it was asked with, and that must cost no look at all requests. The zero value is empty; the
+// openCalls has the requests of one direction at one end of a session that wait for their answers, by id. A peer may spell an id
+// otherwise than it was asked with; to find the request then must not cost a look at each one. The zero value is empty. The
 // caller locks it.
 type openCalls struct {
 	byID         callTable          // the requests that wait, by their ids
 	byNormalized map[string][]*Call // by normalizedID: those of byID whose id is spelled in an unusual way; see maxPerNormalizedID
 
-	cancelled []*Call // the requests that were cancelled, and are not in byID: the latest maxCancelled, the oldest first
+	// cancelled are requests that are not in byID, and whose answers may come still, maxCancelled at most, the oldest first: those
+	// that were cancelled, and those that came unwatched and have an answer at the other end of the bridge.
+	cancelled []*Call
 }
 
 // maxCancelled is how many cancelled requests openCalls keep, so that a late answer is still known to be theirs.
@@ -25,7 +27,7 @@ const maxCancelled = 32
 // as float64, and one number or text in several spellings, share one.
 const maxPerNormalizedID = 8
 
-// normalizedID returns the form of an id that equivalent ids share: most often the id itself.
+// normalizedID returns the form of an id that equivalent ids share: most often the id itself. Some others may share it, too.
 func normalizedID(id jsonrpc.ID) string {
 	text := id.String()
 	switch {
@@ -47,7 +49,7 @@ func normalizedID(id jsonrpc.ID) string {
 	return strconv.FormatFloat(f, 'g', -1, 64)
 }
 
-// isPlainNumber reports whether a number is nothing but at most 15 digits, perhaps behind a minus.
+// isPlainNumber reports whether a number is nothing but at most 15 digits, perhaps behind a minus, and not "-0".
 func isPlainNumber(text string) bool {
 	digits := strings.TrimPrefix(text, "-")
 	for i := range len(digits) {
@@ -58,7 +60,7 @@ func isPlainNumber(text string) bool {
 	return text != "-0" && len(digits) <= 15
 }
 
-// add keeps a request, in the place of another one with exactly its id, which it returns.
+// add keeps a request, in the place of another one with exactly its id, which it returns; nil: there was none.
 func (b *openCalls) add(call *Call) (old *Call) {
 	if old = b.byID.add(call); old != nil {
 		b.removeNormalized(old)
@@ -101,7 +103,7 @@ func (b *openCalls) takeByID(id jsonrpc.ID) *Call {
 	return call
 }
 
-// remove forgets a request. It is false if it is not there.
+// remove forgets a request that waits for its answer. false: the request is not there.
 func (b *openCalls) remove(call *Call) bool {
 	if !b.byID.remove(call) {
 		return false

@@ -18,13 +18,13 @@ type Sampler interface {
 	// whether the Sampler is to be told of it, too. sample is kept as Source.Sample.
 	Sample(m jsonrpc.Message) (sample any, wanted bool)
 
-	// Rewrite returns what is sent in the place of p.Message, with the same id. p has no Seq
-	// yet. If the peer has not taken the request at once, Rewrite is called again with the
-	// same p.Call, and must return the same bytes. The Watchers are told what it returns.
+	// Rewrite returns what is sent in the place of p.Message, with the same id. p is a request that was made of one that the Sampler
+	// wants, or that the bridge has made itself. If the peer has not taken the request at once, Rewrite is called again, in nearly
+	// all cases (maxUnsentRequests) with the same p.Call, and must then return the same bytes. The Watchers are told what it returns.
 	Rewrite(p *Passed) jsonrpc.Message
 
-	// RewriteUnsampled is Rewrite for a request that was made of a received one that the Sampler does not want. sample is what Sample
-	// has returned of that one.
+	// RewriteUnsampled returns what is sent in the place of m, with the same id. m is a request that was made of a received one that
+	// the Sampler does not want. sample is what Sample has returned of that one.
 	RewriteUnsampled(m jsonrpc.Message, sample any) jsonrpc.Message
 }
 
@@ -71,14 +71,14 @@ func (o *Observer) rewriteForSampler(p *Passed) {
 	}
 }
 
-// isUnsampled reports whether p is a request that the Sampler does not want.
+// isUnsampled reports whether p is a request that the Sampler does not want, or was made of such a one.
 func (p *Passed) isUnsampled() bool { return p.Source != nil && p.Source.unsampled }
 
-// maxUnsentRequests is how many requests are kept that a peer has not taken at once. Of more, some
-// are rewritten as if they were new.
+// maxUnsentRequests is how many requests are kept for each Conn that its peer has not taken at once. If there are more, those so
+// far are told as unanswered, and then rewritten as if they were new.
 const maxUnsentRequests = 256
 
-// unsentRequests are the requests that a Conn was offered with TrySend and has not taken: Send
+// unsentRequests are the requests that a Conn was offered with TrySend, while there was a Sampler, and has not taken: Send
 // follows. The zero value works, and any number of goroutines may use it.
 type unsentRequests struct {
 	count atomic.Int32        // len(calls)
@@ -86,7 +86,7 @@ type unsentRequests struct {
 	calls map[unsentKey]*Call // the requests; nil: there are none
 }
 
-// unsentKey identifies a request: it is the same each time that the request is tried.
+// unsentKey identifies a request: it is the same each time that somebody tries to send the request.
 type unsentKey struct {
 	mark *jsonrpc.Mark // the Mark of the message; nil: it has none
 	id   jsonrpc.ID    // the id of the request
@@ -114,7 +114,7 @@ func (o *unsentRequests) clear() map[unsentKey]*Call {
 	return left
 }
 
-// takeCall returns the Call with which m was tried before; nil: it was not.
+// takeCall removes and returns the Call of an earlier attempt to send m; nil: there was none, or it is not kept any more.
 func (o *unsentRequests) takeCall(m *jsonrpc.Message) *Call {
 	if o.count.Load() == 0 {
 		return nil

@@ -31,9 +31,9 @@ type Session struct {
 	// Remote is where the client comes from, Principal who it is; "": not known, or nobody.
 	Remote, Principal string
 
-	origin *SessionOrigin // nil: its transport says nothing
+	origin *SessionOrigin // what its transport says of the client and of the end of the session; nil: nothing
 
-	stop context.CancelCauseFunc // nil: no session of a client
+	stop context.CancelCauseFunc // ends the session; see Stop. nil: it is no session of a client
 
 	watcherValues watcherValues // what Watchers keep with the session (WatcherValue)
 
@@ -45,21 +45,23 @@ type Session struct {
 	_ CacheLinePad // what follows changes with every message, and what is above seldom
 
 	mu           sync.Mutex            // guards openCalls, client, initializeID, opened and finished
-	openRequests atomic.Int64          // how many requests openCalls have
+	openRequests atomic.Int64          // how many requests openCalls have, without those that were cancelled
 	calls        atomic.Uint64         // how many requests the client has made
 	openCalls    [2][2]openCalls       // by Hop and Direction: requests that wait for an answer
 	unsampled    sessionUnsampledCalls // the requests that nobody was told of, because the Sampler does not want them
 	client       Implementation        // what Client returns: who the client says it is
 	initializeID jsonrpc.ID            // the id of the latest initialize; zero: there was none
-	opened       bool                  // what Opened returns: Watchers were told who the client is
+	opened       bool                  // what Opened returns: the client has said who it is
 	finished     bool                  // End was called
 }
 
 // atomicString is a text that is set later, and asked for often. The zero value is "".
 type atomicString struct{ text atomic.Pointer[string] }
 
+// set changes the text.
 func (s *atomicString) set(text string) { s.text.Store(&text) }
 
+// get returns the text; "": it was not set.
 func (s *atomicString) get() string {
 	if text := s.text.Load(); text != nil {
 		return *text
@@ -73,7 +75,8 @@ type Implementation struct {
 	Version string `json:"version"` // its version
 }
 
-// OpenSession begins a session. The Watchers hear of it once the client has said who it is.
+// OpenSession begins a session of a client with a server; transport is the client's. The Watchers hear of it once the client has
+// said who it is. A nil Observer works.
 func (o *Observer) OpenSession(server, transport string) *Session {
 	s := &Session{o: o, Server: server, Transport: transport, Began: time.Now()}
 	if o != nil {
@@ -111,14 +114,15 @@ func (o *Observer) Serve(server, transport string, h bridge.Handler) bridge.Hand
 	})
 }
 
-// tellConnection tells of the connection, if the session is one.
+// tellConnection tells that the connection of the client is open, if the session is one: over WebSocket and HTTP+SSE.
 func (s *Session) tellConnection() {
 	if s.Transport == "sse" || s.Transport == "websocket" {
 		s.Stream(Stream{Hop: Downstream, Action: "opened"})
 	}
 }
 
-// finish ends the session, and tells of the end of its connection; err is how.
+// finish ends a session whose Handler has returned err: it tells which requests have no answer, that the connection is closed if
+// the session is one, and that the session is over.
 func (s *Session) finish(err error) {
 	s.tellAllUnanswered(Downstream, nil)
 	if s.Transport == "sse" || s.Transport == "websocket" {
@@ -145,7 +149,7 @@ func (o *Observer) ServeRequests(server, transport string, h bridge.Handler) bri
 	})
 }
 
-// ErrEndedOnRequest says that somebody who looks after the bridge has ended a session.
+// ErrEndedOnRequest says that somebody who looks after the bridge has ended a session (Stop). It is the cause of the end of its context.
 var ErrEndedOnRequest = errors.New("the session was ended on request")
 
 // Stop has the session end, as all sessions do when the bridge shuts down: calls in progress
@@ -162,18 +166,19 @@ func (s *Session) WatcherValue(key any, make func() any) any {
 	return s.watcherValues.GetOrMake(key, make)
 }
 
-// Opened reports whether the client has said who it is, and Watchers were told so. It is false
-// for what is no session of a client.
+// Opened reports whether the client has said who it is, so that Watchers were told of SessionOpened unless the session had ended
+// before. It is false for what is no session of a client.
 func (s *Session) Opened() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.opened
 }
 
-// Calls returns how many requests of the client there were.
+// Calls returns how many requests the client has made so far.
 func (s *Session) Calls() uint64 { return s.calls.Load() }
 
-// End ends the session; err is how. Only the first call counts.
+// End tells that the session is over: with SessionEnded if it was opened, else, if something went wrong, with SessionFailed. err is
+// what its Handler has returned. Only the first call counts.
 func (s *Session) End(err error) {
 	s.mu.Lock()
 	first, opened := !s.finished, s.opened
@@ -195,10 +200,10 @@ func (s *Session) End(err error) {
 	}
 }
 
-// WantsExchanges reports whether somebody wants to be told of HTTP exchanges. A nil Session works.
+// WantsExchanges reports whether there is a Watcher that needs to be told of HTTP exchanges; of a nil Session, false.
 func (s *Session) WantsExchanges() bool { return s != nil && s.o.WantsExchanges() }
 
-// Stream tells of a stream of the session. A nil Session works.
+// Stream tells of e, whose Server and Session it sets. A nil Session tells nothing.
 func (s *Session) Stream(e Stream) {
 	if s != nil {
 		e.Server, e.Session = s.Server, s
@@ -206,7 +211,7 @@ func (s *Session) Stream(e Stream) {
 	}
 }
 
-// Exchange tells of an HTTP exchange with the session's server. A nil Session works.
+// Exchange tells of an HTTP exchange with the session's server, whose Server and Session it sets. A nil Session tells nothing.
 func (s *Session) Exchange(e *Exchange) {
 	if s != nil {
 		e.Server, e.Session = s.Server, s
@@ -231,7 +236,7 @@ func (s *Session) Revision() string { return s.revision.get() }
 // PID returns the id of the latest process that works or has worked for the session; 0: none.
 func (s *Session) PID() int { return int(s.pid.Load()) }
 
-// SetPID notes the process that works for the session. A nil Session works.
+// SetPID notes the id of the process that works for the session from now on. With a nil Session it does nothing.
 func (s *Session) SetPID(pid int) {
 	if s != nil {
 		s.pid.Store(int64(pid))
@@ -242,7 +247,7 @@ func (s *Session) SetPID(pid int) {
 // "socket" or "tcp"; "": it does not yet.
 func (s *Session) ServerTransport() string { return s.serverTransport.get() }
 
-// SetServerTransport notes how the bridge speaks with the server. A nil Session works.
+// SetServerTransport notes how the bridge speaks with the server (see ServerTransport). With a nil Session it does nothing.
 func (s *Session) SetServerTransport(transport string) {
 	if s != nil {
 		s.serverTransport.set(transport)
@@ -271,6 +276,7 @@ func (s *Session) Network(hop Hop) (transport, protocol string) {
 	return "", ""
 }
 
+// sessionKey is the key of a Session in a context.
 type sessionKey struct{}
 
 // WithSession returns a ctx that carries s, for those who work for the session.
@@ -325,13 +331,13 @@ func (o *Observer) parseImplementation(info []byte) Implementation {
 	return Implementation{o.excerpt(jsonrpc.Lookup(info, "name")), o.excerpt(jsonrpc.Lookup(info, "version"))}
 }
 
-// excerpt returns the beginning of a string in JSON, without secrets; "": it is none.
+// excerpt returns the text of value, a JSON string, as shortText does; "": it is no string.
 func (o *Observer) excerpt(value []byte) string {
 	text, _ := jsonrpc.Text(value)
 	return o.shortText(text)
 }
 
-// shortText returns a text as it is, or of a long one the beginning, without secrets.
+// shortText returns a text as it is; of one that is longer than maxExcerpt the beginning, without secrets.
 func (o *Observer) shortText(text string) string { return printable.Clip(o.redact(text), maxExcerpt) }
 
 // redact takes secrets out of a text that is longer than maxExcerpt, because it will be cut. It leaves other texts as they are.
@@ -342,7 +348,7 @@ func (o *Observer) redact(text string) string {
 	return o.Redact(text)
 }
 
-// tellOpened tells once that the client has said who it is, unless the session has ended.
+// tellOpened notes that the client has said who it is, and tells of it, once and unless the session has ended.
 func (s *Session) tellOpened() {
 	s.clientKnown.Store(true)
 	s.mu.Lock()

@@ -9,7 +9,7 @@ import (
 
 // Source is what is known of a received message, for the messages that are made of it.
 type Source struct {
-	mark   jsonrpc.Mark   // the Mark that the message gets; its Of is this Source
+	mark   jsonrpc.Mark   // the Mark that the message gets, and what is made of it has, too; its Of is this Source
 	at     moment         // when the message came
 	call   *Call          // the message, if it is a request; nil: it is none, or nobody was told of it
 	textID jsonrpc.TextID // identifies the bytes of the message, without its id
@@ -68,7 +68,7 @@ func (p *Passed) Failed() bool {
 	return verdict > 0
 }
 
-// hasIsError reports whether the result of a response has isError.
+// hasIsError reports whether the result of a response has the member isError, and that is true.
 func hasIsError(m *jsonrpc.Message) bool {
 	const short = 1 << 10 // to look through it costs less than to look for a member
 	if result := m.Lookup("result"); len(result) <= short && bytes.IndexByte(result, '\\') < 0 && !bytes.Contains(result, []byte("isError")) {
@@ -77,7 +77,7 @@ func hasIsError(m *jsonrpc.Message) bool {
 	return string(m.Lookup("result", "isError")) == "true"
 }
 
-// IsWhole reports whether a message that was made of the received one has its bytes, but for the id.
+// IsWhole reports whether m, which was made of the received message, has the same bytes but for the id. It is false for a nil Source.
 func (s *Source) IsWhole(m *jsonrpc.Message) bool { return s != nil && m.TextID() == s.textID }
 
 // sourceOf returns the received message that m was made of; nil: the bridge has made m, or nobody watched.

@@ -20,8 +20,8 @@ type unsampledCalls struct {
 
 // sessionUnsampledCalls are the unsampledCalls of a session.
 type sessionUnsampledCalls struct {
-	byHopAndDir [2][2]unsampledCalls // by Hop and Direction
-	someAreKept atomic.Bool          // WaitingCalls has kept a request of this session as a Call
+	byHopAndDir [2][2]unsampledCalls // by Hop-1 and Direction-1: where the requests have passed, and in which direction
+	someAreKept atomic.Bool          // WaitingCalls has kept a request of this session as a Call, so it is not only counted
 }
 
 // waitingCount returns how many wait for their answers. It is too low for a while if one was cancelled after its answer.
@@ -29,10 +29,10 @@ func (u *unsampledCalls) waitingCount() int {
 	return int(max(0, u.unanswered.Load()-u.cancelledCount.Load()))
 }
 
-// add counts one that begins.
+// add counts a request that has passed, and has no answer yet.
 func (u *unsampledCalls) add() { u.unanswered.Add(1) }
 
-// subtract takes one off unanswered, unless that is 0.
+// subtract takes one request off unanswered, unless that is 0.
 func (u *unsampledCalls) subtract() {
 	for {
 		n := u.unanswered.Load()
@@ -42,7 +42,7 @@ func (u *unsampledCalls) subtract() {
 	}
 }
 
-// markAnswered notes that one was answered.
+// markAnswered notes that a request with this id was answered.
 func (u *unsampledCalls) markAnswered(id jsonrpc.ID) {
 	u.subtract()
 	if u.cancelledCount.Load() == 0 {
@@ -56,7 +56,7 @@ func (u *unsampledCalls) markAnswered(id jsonrpc.ID) {
 	u.trimCancelled()
 }
 
-// markCancelled notes that one was cancelled, so that it waits no more.
+// markCancelled notes that a request with this id was cancelled, so that it waits no more. Its answer may come still.
 func (u *unsampledCalls) markCancelled(id jsonrpc.ID) {
 	key := normalizedID(id)
 	u.cancelledMu.Lock()
@@ -80,7 +80,7 @@ func (u *unsampledCalls) trimCancelled() {
 	u.cancelledCount.Store(int64(len(u.cancelled)))
 }
 
-// clear forgets all.
+// clear forgets all requests: none of them waits any more.
 func (u *unsampledCalls) clear() {
 	u.cancelledMu.Lock()
 	defer u.cancelledMu.Unlock()

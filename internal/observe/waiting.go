@@ -12,7 +12,7 @@ type WaitingCall struct {
 	Server  string     // the name of the server that the request is for, or has come from (Dir)
 	Session *Session   // the session of the client that has sent the request, or is to answer it; never nil
 	Method  string     // the method of the request
-	ID      jsonrpc.ID // at the client's end
+	ID      jsonrpc.ID // the request's id at the client's end
 	Dir     Direction  // ToServer: a client has sent the request; ToClient: the server has
 	Since   time.Time  // when it came
 	Told    bool       // Watchers were told of it
@@ -75,7 +75,7 @@ func (s *Session) addUnwatchedCall(w *WaitingCall) (since time.Time, told bool) 
 	return w.Since, false
 }
 
-// keepsUnwatchedCall reports whether addUnwatchedCall keeps the request with this id.
+// keepsUnwatchedCall reports whether addUnwatchedCall keeps, at this end of the bridge, the request of this direction with this id.
 func (s *Session) keepsUnwatchedCall(hop Hop, dir Direction, id jsonrpc.ID) bool {
 	if !s.unsampled.someAreKept.Load() {
 		return false
