@@ -13,10 +13,11 @@ import (
 // that was cancelled, or that will not be answered.
 type exchangeWatcher struct {
 	logger   hclog.Logger             // where the lines go
-	sanitize func(text string) string // Log.sanitized
+	sanitize func(text string) string // makes a text that a peer has chosen fit for a line: Log.sanitized
 }
 
-// Event implements observe.Watcher: it writes the line of a request that will not be answered.
+// Event implements observe.Watcher: it writes the line of a request that will not be answered, unless that was cancelled: then
+// Message has written its line.
 func (x *exchangeWatcher) Event(e observe.Event) {
 	if e, ok := e.(observe.Unanswered); ok && e.Hop == observe.Downstream && e.Call != nil && !e.Cancelled {
 		x.logExchange(e.Session, e.Call, time.Since(e.Call.Began()), "status", "no answer")
@@ -37,7 +38,7 @@ func (x *exchangeWatcher) Message(p *observe.Passed) {
 	}
 }
 
-// logExchange writes the line of a request. how are the fields that say how the request has ended.
+// logExchange writes the line of a request, at debug. took is how long it waited; how are the fields that say how it has ended.
 func (x *exchangeWatcher) logExchange(s *observe.Session, c *observe.Call, took time.Duration, how ...any) {
 	fields := serverFields(s.Server, nil, "session", s.Name, "id", x.sanitize(c.ID.String()), "method", x.sanitize(c.Method))
 	switch c.Method {
@@ -57,7 +58,7 @@ func (x *exchangeWatcher) logExchange(s *observe.Session, c *observe.Call, took 
 	x.logger.Debug("exchange", fields...)
 }
 
-// responseStatus returns what a response says: "ok", "tool error", or the code of its error.
+// responseStatus returns what a response says: "ok", "tool error" for a result with isError, or "error" and the code of the error.
 func responseStatus(m *jsonrpc.Message) string {
 	switch {
 	case m.IsError():

@@ -10,14 +10,14 @@ import (
 // eventLimiter says which events get a line of their own: of each kind the first few in a period. The others
 // are counted, and told of together.
 type eventLimiter[K comparable] struct {
-	inFirstPeriod, perPeriod int                                     // how many get a line in the first period of a kind, and in each that follows without a break
-	period                   time.Duration                           // how long a period is
+	inFirstPeriod, perPeriod int                                     // how many events of a kind get a line in its first period, and in each that follows without a break
+	period                   time.Duration                           // how long a period is; the first one of a kind begins with its first event
 	report                   func(kind K, n int, last observe.Event) // tells of n events without a line; called by a timer's goroutine, endKind or close
 
 	periodTimers sync.WaitGroup // timers whose functions run, or are to run
 
 	mu     sync.Mutex       // guards kinds with all in it, and closed
-	kinds  map[K]*kindState // the kinds whose period runs
+	kinds  map[K]*kindState // the kinds of which a period runs
 	closed bool             // no new kind begins
 }
 
@@ -103,7 +103,7 @@ func (l *eventLimiter[K]) endKind(of K) {
 	}
 }
 
-// close reports all that got no line. When it returns, report is called no more.
+// close reports all that got no line, and ends the limiter: no event gets a line any more. When it returns, report is called no more.
 func (l *eventLimiter[K]) close() {
 	l.mu.Lock()
 	l.closed = true

@@ -22,10 +22,12 @@ import (
 )
 
 const (
-	// refusalPeriod is how often refusals of one kind, notes with one code, and sessions without a place are told of after the first.
+	// refusalPeriod is how often refusals of one kind, notes of a server with one code, and a server's sessions without a place are
+	// told of after the first of them: then one line says how many there were.
 	refusalPeriod = time.Minute
 
-	// dropPeriod is likewise for messages that reach nobody. Some servers always say what nobody waits for.
+	// dropPeriod is how often messages of a server that reach nobody for one reason are told of, after the first of them. Some servers
+	// always say what nobody waits for.
 	dropPeriod = time.Hour
 
 	// stderrLinesPerPeriod is how many lines of a process's stderr are told of in each stderrPeriod.
@@ -44,7 +46,7 @@ type Log struct {
 
 	refusalLimiter *eventLimiter[string]               // limits the lines of refused requests, by rule, status and cause; of notes, by code and server; of clients without a place, by server
 	dropLimiter    *eventLimiter[string]               // limits the lines of dropped messages, by server and reason
-	stderrLimiter  *eventLimiter[int]                  // limits the lines that processes write to stderr, by process id
+	stderrLimiter  *eventLimiter[int]                  // limits the log's lines of what processes write to stderr, by process id
 	redactText     atomic.Pointer[func(string) string] // takes secrets out of texts; see SetRedact; nil: nothing is taken out
 	redactLine     atomic.Pointer[func(string) string] // takes secrets out of lines of stderr; see SetLineRedact; nil: redactText does it
 
@@ -53,7 +55,7 @@ type Log struct {
 }
 
 // New returns a Log of what o tells of from now on. It writes to out, and looks at messages
-// while out's level is debug or trace. Close ends it.
+// while out's level is debug or trace, as SetLevel and Toggle change it. Close ends it.
 func New(out hclog.Logger, o *observe.Observer) *Log {
 	l := &Log{logger: out, observer: o, initialLevel: out.GetLevel()}
 	l.refusalLimiter = newEventLimiter(1, 0, refusalPeriod, l.reportSuppressed)
@@ -80,7 +82,7 @@ func (l *Log) redactedLine(line string) string {
 	return l.redacted(line)
 }
 
-// redacted returns text that others have written without secrets. It is called before the text is cut.
+// redacted returns a text that others have written, without secrets. It is called before the text is cut.
 func (l *Log) redacted(line string) string {
 	if f := l.redactText.Load(); f != nil {
 		return (*f)(line)
@@ -88,7 +90,7 @@ func (l *Log) redacted(line string) string {
 	return line
 }
 
-// redactedError returns the error of a session as it is shown: it may quote what the server has written to stderr.
+// redactedError returns the error of a session without secrets: it may quote what the server has written to stderr.
 func (l *Log) redactedError(err error) error { return errors.New(l.redacted(err.Error())) }
 
 // sanitized returns a text that a peer has chosen as it stands in a line: without secrets, cut, and printable.
@@ -140,8 +142,8 @@ func (l *Log) watchMessages(on bool) {
 	}
 }
 
-// Event implements observe.EventWatcher: it writes the line of an event. Of refusals, drops, notes and stderr beyond a rate it writes none above debug: the
-// limiters count them.
+// Event implements observe.EventWatcher: it writes the line of an event, if the event has one. Of refusals, drops, notes, stderr and
+// sessions without a place it writes no line above debug beyond a rate: the limiters count them.
 func (l *Log) Event(e observe.Event) {
 	switch e := e.(type) {
 	case observe.SessionOpened:
@@ -209,8 +211,8 @@ func (l *Log) logSessionEnded(e observe.SessionEnded) {
 	l.logger.Warn("session ended", append(fields, "error", l.redactedError(e.Err))...)
 }
 
-// logSessionFailed tells of a client that got no session. If there was no place, it does so once in each refusalPeriod:
-// clients try again.
+// logSessionFailed tells of a client that got no session. Of clients of a server for which there was no place, only the first one in
+// a while gets a line (refusalLimiter): clients try again.
 func (l *Log) logSessionFailed(e observe.SessionFailed) {
 	if errors.Is(e.Err, bridge.ErrBusy) && !l.refusalLimiter.allow("busy "+e.Session.Server, e) {
 		return
@@ -223,8 +225,8 @@ func (l *Log) sessionFailedFields(e observe.SessionFailed) []any {
 	return serverFields(e.Session.Server, e.Session, "transport", e.Session.Transport, "after", roundDuration(e.Lasted), "error", l.redactedError(e.Err))
 }
 
-// logRefused writes the line of a refused request: as a warning of the first one of a rule, status and cause in each refusalPeriod, at debug
-// of the others.
+// logRefused writes the line of a refused request: a warning for the first one in a while of a rule, status and cause
+// (refusalLimiter), a line at debug for others.
 func (l *Log) logRefused(e observe.Refused) {
 	kind := e.Rule + " " + strconv.Itoa(e.Status) + " " + e.Cause
 	if e.Cause == "" && e.Status == http.StatusUnauthorized {
@@ -237,7 +239,8 @@ func (l *Log) logRefused(e observe.Refused) {
 	}
 }
 
-// logDropped tells of a message that reached nobody: at info of the first one of a server for a reason, at debug of the others.
+// logDropped tells of a message that reached nobody: at info of the first one in a while of a server for a reason (dropLimiter), at
+// debug of others.
 func (l *Log) logDropped(e observe.Dropped) {
 	e.Message = withoutContent(&e.Message) // it may be kept for as long as dropPeriod
 	switch {
@@ -336,12 +339,12 @@ func serverFields(server string, s *observe.Session, fields ...any) []any {
 	return append(all, fields...)
 }
 
-// callFields returns the fields of a line about a request that waits, or has waited.
+// callFields returns the fields of a line about a request that came at the time since, and waits or has waited for its answer.
 func (l *Log) callFields(server string, s *observe.Session, method string, id jsonrpc.ID, since time.Time) []any {
 	return serverFields(server, s, "method", l.sanitized(method), "id", l.sanitized(id.String()), "for", roundDuration(time.Since(since)))
 }
 
-// exitStatus returns the text for the error of a process's end; nil: exit status 0.
+// exitStatus returns how a process has ended, in words; err is observe.ProcessEnded.Err.
 func exitStatus(err error) string {
 	if err == nil {
 		return "exit status 0"

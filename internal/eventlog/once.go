@@ -16,13 +16,13 @@ const onceInterval = time.Minute
 // Once returns a Logger that writes a warning about a server (the field "server") once: what
 // is wrong with a server is noticed by each of those who wanted something of it, at the same
 // time or in turn. A warning whose error, or reason and status, was told less than a minute ago
-// becomes a line of the level debug. When it comes again later, the field "times" says how
-// often it came meanwhile.
+// becomes a line of the level debug. When it comes again later, it is a warning, and the field
+// "times" says how often it came meanwhile. Warnings without a server, or without a reason, stay as they are.
 func Once(log hclog.Logger) hclog.Logger {
 	return &onceLogger{log, &toldCauses{causesByServer: make(map[string][]*warningCause)}}
 }
 
-// onceLogger is the Logger that Once returns. A warning becomes a line of the level debug if its cause was told
+// onceLogger is the Logger that Once returns. A warning becomes a line of the level debug if its reason was told
 // of the same server less than onceInterval ago. Later it is a warning again.
 type onceLogger struct {
 	hclog.Logger
@@ -78,7 +78,8 @@ func (o *onceLogger) With(args ...any) hclog.Logger {
 	return &onceLogger{o.Logger.With(args...), o.told}
 }
 
-// causeOf returns the reason that the fields of a line give, and the server that the line is about; "": they do not say.
+// causeOf returns the reason that the fields of a line give, in words (text), and the server that the line is about; "": the fields
+// do not say it. args are names and values in turn.
 func causeOf(args []any) (text, server string) {
 	reason, status := "", ""
 	for i := 0; i+1 < len(args); i += 2 {
@@ -104,8 +105,9 @@ func causeOf(args []any) (text, server string) {
 	return reason + " " + status, server // the words vary with who has noticed it
 }
 
-// checkRepeat reports whether a reason was told of a server less than onceInterval ago. If it was told
-// longer ago, times is how often it came since then without a warning. If again is false, it is noted as told now.
+// checkRepeat reports whether a reason, or one whose text contains it or stands in it, was told of a server less than onceInterval ago
+// (again). If it was told longer ago, times is how often it came since then without a warning. If again is false, the reason is
+// noted as told now.
 func (t *toldCauses) checkRepeat(server, text string) (again bool, times int) {
 	now := time.Now()
 	t.mu.Lock()

@@ -2,13 +2,13 @@ package eventlog
 
 import "github.com/mcp-bridge/mcp-bridge/internal/printable"
 
-// maxTextBytes is how many bytes of a text that a peer has chosen are logged.
+// maxTextBytes is how many bytes of a text that a peer has chosen are logged at most, escapes not counted.
 const maxTextBytes = 200
 
-// maxNoteBytes is how many bytes of the text of a note are logged. Peers have chosen little of that text.
+// maxNoteBytes is how many bytes of the text of a note are logged at most. Peers have chosen little of that text.
 const maxNoteBytes = 1500
 
-// clipPrintable is clipPrintableTo with maxTextBytes.
+// clipPrintable returns text for a line of the log: its first maxTextBytes, made printable, and "..." where that is not all.
 func clipPrintable(text string) string { return clipPrintableTo(text, maxTextBytes) }
 
 // clipPrintableTo returns text for a line of the log: the first most bytes of it, made printable, and "..." where that

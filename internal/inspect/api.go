@@ -65,9 +65,9 @@ type Options struct {
 type Inspector struct {
 	opts         Options            // New's, with a Logger
 	began        time.Time          // when the Inspector was made, with the run
-	epoch        string             // tells this Inspector from others: it stands before positions in the Ring that viewers get, as those of another Inspector mean nothing here
+	epoch        string             // tells this Inspector from others: it stands before the positions in the Ring that viewers get, because those of another one mean nothing here
 	state        *state             // which sessions and processes there are
-	stats        *stats             // what was answered in the last minute
+	stats        *stats             // what was answered in the last minute, while somebody has a stream open
 	stop         func()             // ends the watching of events
 	viewers      viewers            // who has a stream open
 	ctx          context.Context    // the context of all streams: done once Close is called
@@ -148,7 +148,7 @@ func (i *Inspector) requireRight(g *guard, needed Right, handle apiHandler) http
 	})
 }
 
-// handler returns the Handler of the API, for a listener that g guards.
+// handler returns the Handler of the API, for a listener with the guard g.
 func (i *Inspector) handler(g *guard) http.Handler {
 	mux := http.NewServeMux()
 	see := func(path string, of func() any) {
@@ -210,7 +210,7 @@ func (i *Inspector) servers() []serverWithStats {
 	return list
 }
 
-// sessions returns what the API says of the sessions now, with how many requests of the client wait in each.
+// sessions returns what the API says of the open sessions now, with how many requests of the client wait in each.
 func (i *Inspector) sessions() []session {
 	list := i.state.sessionList()
 	waiting := map[string]int{}

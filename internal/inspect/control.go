@@ -71,9 +71,9 @@ func ListenControl(h http.Handler) (stop func(), err error) {
 	return Serve(l, h, 0), nil
 }
 
-// Serve serves h, for people and what watches for them, on a listener until stop is called. stop closes the listener, waits a second for
-// requests in progress, and then closes their connections. Streams must have been ended before: see Inspector.Close. writeTimeout is
-// how long a reply may take; 0, for a Handler that has streams: as long as it likes.
+// Serve serves h on a listener until stop is called, with limits that suit the control socket, the page and Prometheus. stop closes
+// the listener, waits a second for requests in progress, and then closes their connections. Streams must have been ended before:
+// see Inspector.Close. writeTimeout is how long a reply may take; 0, for a Handler that has streams: as long as it likes.
 func Serve(l net.Listener, h http.Handler, writeTimeout time.Duration) (stop func()) {
 	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: writeTimeout, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
 	done := make(chan struct{})
@@ -106,8 +106,8 @@ func controlSockets(dir string) (paths []string) {
 	return paths
 }
 
-// removeIfDead removes a socket on which nobody listens. The caller has the folder locked: a bridge
-// that starts just now has made its socket already, but does not listen on it yet.
+// removeIfDead removes the socket at path if nobody listens on it. The caller has the folder locked: a bridge
+// that starts just now may have made its socket already, but not listen on it yet.
 func removeIfDead(path string) {
 	c, err := net.DialTimeout("unix", path, aboutTimeout)
 	switch {

@@ -15,6 +15,6 @@ const connRefused = syscall.Errno(10061)
 // isPrivate always returns true: on Windows the folder for temporary files is the user's own.
 func isPrivate(fs.FileInfo) bool { return true }
 
-// lock does nothing: folders cannot be locked. A socket is there without its listener for so
+// lock does nothing, and is always true: on Windows folders cannot be locked. A socket is there without its listener for so
 // short a time that another bridge hardly ever sees that.
 func lock(string, time.Duration) (unlock func(), ok bool) { return func() {}, true }

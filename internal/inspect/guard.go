@@ -13,7 +13,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge/access"
 )
 
-// Right is what somebody may do over the API. Each right includes those before it.
+// Right is what somebody may do over the API. Each right includes the smaller ones.
 type Right uint8
 
 const (
@@ -36,7 +36,7 @@ type token struct {
 	caller
 }
 
-// minTokenBytes is how many bytes a token in a file must have at least.
+// minTokenBytes is how many bytes each token in a file of tokens must have at least.
 const minTokenBytes = 16
 
 // NewToken returns Tokens with one new, random token of 256 bits, which has the right to everything. text is the token.

@@ -31,10 +31,10 @@ type state struct {
 type process struct {
 	PID           int        `json:"pid"`               // the process id
 	Server        string     `json:"server"`            // the name of the server
-	Session       string     `json:"session,omitempty"` // the name of the session that it serves; "": not of one session, or not known
+	Session       string     `json:"session,omitempty"` // the name of the session for which it runs, of a shared process one of its own; "": it was started before any client came
 	Program       string     `json:"program"`           // the program that it runs
 	Began         time.Time  `json:"began"`             // when it was started
-	StopStep      string     `json:"step,omitempty"`    // the last step that was taken to end it: "close stdin", "terminate" or "kill"; "": none
+	StopStep      string     `json:"step,omitempty"`    // the last step that the bridge took to end it: "close stdin", "terminate" or "kill"; "": none
 	Ended         *time.Time `json:"ended,omitempty"`   // when it has ended; nil: it runs
 	StopRequested bool       `json:"asked,omitempty"`   // it has ended, and the bridge had asked it to
 	Err           string     `json:"err,omitempty"`     // how it has ended; "": it runs, or its exit status was 0
@@ -61,18 +61,18 @@ type session struct {
 	Principal string    `json:"principal,omitempty"` // who the client is, as its token or certificate says; "": nobody was authenticated
 	Remote    string    `json:"remote,omitempty"`    // where the client comes from; "": not known
 	PID       int       `json:"pid,omitempty"`       // the latest process that works, or has worked, for the session; 0: none
-	Began     time.Time `json:"began"`               // when the session was opened
+	Began     time.Time `json:"began"`               // when the session began, before the client had said who it is
 	Calls     uint64    `json:"calls"`               // how many requests the client has sent so far
 	Waiting   int       `json:"waiting"`             // how many requests of the client have no answer yet
 }
 
-// note is what the API says of a remark about traffic: something that was late, refused or wrong.
+// note is what the API says of something that was late, refused or wrong, or that a diagnosis in passing has found (observe.Note).
 type note struct {
-	Time    time.Time `json:"time"`              // when the remark was made
+	Time    time.Time `json:"time"`              // when it was seen
 	Server  string    `json:"server"`            // the name of the server
-	Session string    `json:"session,omitempty"` // the name of the session; "": of none
-	Code    string    `json:"code"`              // what kind of remark it is: a word such as "late", or a rule
-	Text    string    `json:"text"`              // the remark, without secrets
+	Session string    `json:"session,omitempty"` // the name of the session in which it was seen; "": in none, or not known
+	Code    string    `json:"code"`              // what it is: a word such as "late", the rule by which something was refused, or the code of a diagnosis
+	Text    string    `json:"text"`              // what it says, without secrets, and shortened
 }
 
 // newState returns a state without sessions and processes. redact takes secrets out of a text.
@@ -80,7 +80,7 @@ func newState(redact func(string) string) *state {
 	return &state{redact: redact, sessions: make(map[string]*observe.Session), processes: make(map[int]*process)}
 }
 
-// Event takes an event into account: sessions and processes that begin and end, and what becomes a note.
+// Event implements observe.EventWatcher: it notes which sessions and processes begin and end, and keeps what becomes a note.
 func (s *state) Event(e observe.Event) {
 	switch e.(type) {
 	case *observe.Exchange, observe.Stream: // there may be one for each call, and nothing here changes with them
@@ -140,8 +140,8 @@ func (s *state) processEnded(e observe.ProcessEnded) {
 	}
 }
 
-// addNote adds a note of now, without secrets and shortened, and forgets the oldest beyond maxNotes. of is the session, which may
-// be nil. mu is held.
+// addNote adds a note with the present time, without secrets and shortened, and forgets the oldest beyond maxNotes. of is the session,
+// which may be nil. mu is held.
 func (s *state) addNote(server string, of *observe.Session, code, text string) {
 	s.notes = append(s.notes, note{time.Now(), server, sessionName(of), code, shortened(s.redact(text))})
 	if n := len(s.notes); n > maxNotes {
@@ -170,7 +170,7 @@ func (s *state) killFunc(pid int) func() error {
 	return nil
 }
 
-// sessionList returns what the API says of the open sessions, the oldest first; Waiting is not set.
+// sessionList returns what the API says of the open sessions, the oldest first; the field Waiting is not set.
 func (s *state) sessionList() []session {
 	s.mu.Lock()
 	all := make([]*observe.Session, 0, len(s.sessions))

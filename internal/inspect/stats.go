@@ -14,7 +14,8 @@ const (
 	maxAnswersPerServer = 4096        // how many answers of a server are kept for the numbers of lastMinute, the latest
 )
 
-// stats is an observe.Watcher that keeps when the clients' latest calls were answered, how long they took, and which had errors.
+// stats is an observe.Watcher that keeps, while somebody has a stream open, when the clients' latest calls were answered, how long they
+// took, and which had errors.
 type stats struct {
 	mu      sync.Mutex                // guards servers
 	servers map[string]*serverSamples // the answers of each server, by its name
@@ -26,10 +27,11 @@ type serverSamples struct {
 	durations []time.Duration // how long each call took
 	failed    []bool          // whether each answer was a JSON-RPC error; a result that says that a tool has failed is none
 	nextIndex int             // the index of the oldest answer, which the next one replaces, once there are maxAnswersPerServer
-	firstTime time.Time       // when the first answer came since somebody looks
+	firstTime time.Time       // when the first answer came since somebody has a stream open
 }
 
-// lastMinute is what the API says of a server's answers in the last minute.
+// lastMinute is what the API says of a server's answers in the last minute, or since the first one if somebody looks for less than
+// that. All is 0 if there were none, or nobody has a stream open.
 type lastMinute struct {
 	Rate   float64 `json:"rate"`   // answers a second
 	Failed float64 `json:"failed"` // errors a second
@@ -40,10 +42,10 @@ type lastMinute struct {
 // newStats returns stats without any answers.
 func newStats() *stats { return &stats{servers: make(map[string]*serverSamples)} }
 
-// Event does nothing: only messages count.
+// Event implements observe.Watcher. It does nothing: only messages count.
 func (s *stats) Event(observe.Event) {}
 
-// Message notes an answer to a client's call; other messages do not count.
+// Message implements observe.Watcher: it notes an answer to a client's call. Other messages do not count.
 func (s *stats) Message(p *observe.Passed) {
 	if p.Hop != observe.Downstream || p.Dir != observe.ToClient || p.Call == nil || p.Message.Kind() != jsonrpc.Response {
 		return
@@ -70,7 +72,7 @@ func (s *stats) clear() {
 	clear(s.servers)
 }
 
-// measure returns the numbers of a server's answers in the minute before now; zero: there were none.
+// measure returns the numbers of a server's answers in the minute before now; zero: none are kept.
 func (s *stats) measure(server string, now time.Time) (m lastMinute) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

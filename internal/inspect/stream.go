@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	maxBatchRecords   = 2048             // how many records a viewer gets in one event at most
+	maxBatchRecords   = 2048             // how many records of the Ring a viewer gets in one event at most
 	keepAliveInterval = 15 * time.Second // after how long without a record a stream writes something, to show that it is alive
 	viewerTimeout     = 30 * time.Second // how long a viewer may take nothing of what is written before it is cut off
 	maxViewers        = 32               // how many streams may be open at a time
 	maxBatchBytes     = 1 << 20          // about how many bytes of an event are collected before they are written
 )
 
-// viewers counts the open streams: those who look at the traffic. While there are any, messages are recorded.
+// viewers counts the open streams: those who look at the traffic. While there are any, messages are recorded, and answers counted.
 type viewers struct {
 	mu        sync.Mutex // guards the fields below
 	attached  int        // how many streams are open
-	stopFuncs []func()   // end the recording; nil while no stream is open
+	stopFuncs []func()   // end the recording, and the counting of answers; nil while no stream is open
 }
 
 // count returns how many streams are open.
@@ -34,8 +34,8 @@ func (v *viewers) count() int {
 	return v.attached
 }
 
-// addViewer counts a viewer until release is called. While there are viewers, messages are recorded. ok is false if there are too many
-// viewers, or the Inspector is closed.
+// addViewer counts a viewer until release is called. While there are viewers, messages are recorded, and answers counted. ok is false
+// if there are maxViewers already, or the Inspector is closed.
 func (i *Inspector) addViewer() (release func(), ok bool) {
 	v := &i.viewers
 	v.mu.Lock()
@@ -59,7 +59,8 @@ func (i *Inspector) addViewer() (release func(), ok bool) {
 	}), true
 }
 
-// records answers a request with the records in the Ring, the latest that there are: a file that `mcp-bridge trace` reads.
+// records answers a request with the records that the Ring holds: a file that `mcp-bridge trace` reads. They are of the times at which
+// somebody had a stream open.
 func (i *Inspector) records(w http.ResponseWriter, _ *http.Request, _ caller) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("Content-Disposition", `attachment; filename="mcp-bridge.trace.jsonl"`)
@@ -169,7 +170,7 @@ func nextRecords(ctx context.Context, f *trace.Follower) ([][]byte, error) {
 type streamWriter struct {
 	w           http.ResponseWriter      // the reply to the viewer's request
 	controller  *http.ResponseController // sets w's deadlines and flushes it
-	epoch       string                   // Inspector.epoch, which the ids of events begin with
+	epoch       string                   // Inspector.epoch, with which the ids of events begin
 	asJSONLines bool                     // records are written as JSON Lines; false: as Server-Sent Events
 	buf         []byte                   // what flush writes next
 }
@@ -185,7 +186,8 @@ func (s *streamWriter) writeKeepAlive(position uint64) error {
 	return s.flush()
 }
 
-// appendEventID appends the line with the id of an event to dst: the epoch and the position behind the event's records.
+// appendEventID appends the line with the id of an event to dst: the epoch and a position in the Ring, where a viewer that names the
+// id goes on.
 func (s *streamWriter) appendEventID(dst []byte, position uint64) []byte {
 	dst = append(append(dst, "id: "...), s.epoch...)
 	dst = append(dst, '.')

@@ -14,6 +14,7 @@ import (
 // serverCollector asks for the state of the servers when somebody wants the metrics. servers is Options.Servers; nil: there is nothing to tell.
 type serverCollector struct{ servers func() []Server }
 
+// The descriptions of what serverCollector tells (the first three), and runningProcesses.
 var (
 	readyDesc         = prometheus.NewDesc("mcp_bridge_server_ready", "1: the server runs, or nothing speaks against starting it.", []string{"server"}, nil)
 	callsInFlightDesc = prometheus.NewDesc("mcp_bridge_calls_in_flight", "Requests of clients that wait for their answers.", []string{"server"}, nil)
@@ -23,14 +24,15 @@ var (
 	childCPUDesc      = prometheus.NewDesc("mcp_bridge_child_cpu_seconds", "CPU time of a server's processes that run, and of their descendants (Linux).", []string{"server"}, nil)
 )
 
-// Describe implements prometheus.Collector.
+// Describe implements prometheus.Collector: it sends the descriptions of all that Collect tells.
 func (s *serverCollector) Describe(all chan<- *prometheus.Desc) {
 	all <- readyDesc
 	all <- callsInFlightDesc
 	all <- oldestCallDesc
 }
 
-// Collect implements prometheus.Collector.
+// Collect implements prometheus.Collector: it tells whether each server is ready, how many calls are in flight there, and how old
+// the oldest is.
 func (s *serverCollector) Collect(all chan<- prometheus.Metric) {
 	if s.servers == nil {
 		return
@@ -49,12 +51,12 @@ func (s *serverCollector) Collect(all chan<- prometheus.Metric) {
 // messageCollector gives client_golang the numbers that messages have changed.
 type messageCollector struct {
 	metrics         *Metrics            // has the numbers
-	calls           [2]*prometheus.Desc // by hop: descriptions of the histogram of how long calls took
+	calls           [2]*prometheus.Desc // by Hop-1: descriptions of the histograms of how long calls took, as seen there
 	messages, bytes *prometheus.Desc    // descriptions of the counters of messages, and of their bytes
 	overhead        *prometheus.Desc    // description of the histogram of how long messages were inside the bridge
 }
 
-// newMessageCollector returns the collector of m.
+// newMessageCollector returns the collector of the numbers that m has of messages.
 func newMessageCollector(m *Metrics) *messageCollector {
 	labels := []string{"mcp_method_name", "error_type", "network_transport", "mcp_protocol_version", "server"}
 	if m.toolLabels != nil {
@@ -73,14 +75,15 @@ func newMessageCollector(m *Metrics) *messageCollector {
 	}
 }
 
-// Describe implements prometheus.Collector.
+// Describe implements prometheus.Collector: it sends the descriptions of all that Collect tells.
 func (c *messageCollector) Describe(all chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.calls[0], c.calls[1], c.messages, c.bytes, c.overhead} {
 		all <- d
 	}
 }
 
-// Collect implements prometheus.Collector.
+// Collect implements prometheus.Collector: it tells how many messages passed, how large they were, how long they were in the
+// bridge, and how long calls took.
 func (c *messageCollector) Collect(all chan<- prometheus.Metric) {
 	for i := range c.metrics.overhead {
 		all <- c.metrics.overhead[i].metric(c.overhead, observe.Direction(i+1).String())
@@ -129,28 +132,31 @@ type runningProcesses struct {
 	serverByPID map[int]string // by process id: the name of the server whose process it is
 }
 
+// newRunningProcesses returns a collector that knows of no process so far.
 func newRunningProcesses() *runningProcesses { return &runningProcesses{serverByPID: map[int]string{}} }
 
+// add notes that the process with this id runs, for the server with this name.
 func (p *runningProcesses) add(server string, pid int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.serverByPID[pid] = server
 }
 
+// remove notes that the process with this id has ended.
 func (p *runningProcesses) remove(pid int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.serverByPID, pid)
 }
 
-// Describe implements prometheus.Collector.
+// Describe implements prometheus.Collector: it sends the descriptions of all that Collect tells.
 func (p *runningProcesses) Describe(all chan<- *prometheus.Desc) {
 	all <- childrenDesc
 	all <- childMemoryDesc
 	all <- childCPUDesc
 }
 
-// Collect implements prometheus.Collector.
+// Collect implements prometheus.Collector: it tells how many processes of each server run, and on Linux their memory and CPU time.
 func (p *runningProcesses) Collect(all chan<- prometheus.Metric) {
 	running := map[string][]int{}
 	p.mu.Lock()

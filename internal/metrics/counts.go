@@ -17,8 +17,8 @@ type messageCount struct{ messages, bytes atomic.Uint64 }
 
 // histogram counts durations by how long they were.
 type histogram struct {
-	bounds  *[boundCount]time.Duration    // the upper bounds of all buckets but the last one, which has none, in order
-	counts  [boundCount + 1]atomic.Uint64 // how many durations each bucket has that the buckets before it do not have
+	bounds  *[boundCount]time.Duration    // the upper bounds of all buckets but the last one, which has none, in order; set before use
+	counts  [boundCount + 1]atomic.Uint64 // how many durations fall into each bucket, and not into one before it
 	seconds atomic.Uint64                 // the sum of all durations in seconds, as math.Float64bits
 }
 

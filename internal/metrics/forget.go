@@ -9,7 +9,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 )
 
-// serverDeleter deletes the series with these labels, and returns how many there were.
+// A serverDeleter is a vector of counters or gauges. DeletePartialMatch deletes those of its series that have labels, perhaps beside
+// others, and returns how many there were.
 type serverDeleter interface {
 	DeletePartialMatch(labels prometheus.Labels) int
 }
@@ -60,7 +61,8 @@ func streamChange(e observe.Stream) int {
 	return 0
 }
 
-// endedServers returns the names that there are numbers of and that are not in use. What no server is named for stays.
+// endedServers returns the names of servers of which there are numbers, but which are not in use any more; nil: it is not known which
+// are in use. The numbers of no server ("") are not among them.
 func (m *Metrics) endedServers() map[string]bool {
 	if m.namesInUse == nil {
 		return nil

@@ -26,6 +26,7 @@ var knownRevisions = newSet("", "2024-11-05", "2025-03-26", "2025-06-18", "2025-
 // knownErrorCodes are the JSON-RPC error codes that are labels.
 var knownErrorCodes = newSet("-32700", "-32600", "-32601", "-32602", "-32603", "-32000", "-32001", "-32002", "-32020", "-32021", "-32022", "-32042")
 
+// newSet returns a set of strings.
 func newSet(all ...string) map[string]bool {
 	m := make(map[string]bool, len(all))
 	for _, one := range all {
@@ -55,7 +56,8 @@ func kindName(k jsonrpc.Kind) string {
 	return otherLabel
 }
 
-// errorTypeOf returns the label error_type of a response: the code of its error, or "tool_error"; "": it is no error.
+// errorTypeOf returns the label error_type of a response: the code of its error, or otherLabel if that is not in knownErrorCodes;
+// "tool_error" if a tool has failed; "": it is no error.
 func errorTypeOf(p *observe.Passed) string {
 	switch {
 	case p.Message.IsError():
@@ -66,7 +68,8 @@ func errorTypeOf(p *observe.Passed) string {
 	return ""
 }
 
-// sessionEndReason returns the label that says how a session has ended. err is that of observe.SessionEnded.
+// sessionEndReason returns the label that says how a session has ended: "orderly", or what was wrong. err is that of
+// observe.SessionEnded.
 func sessionEndReason(err error) string {
 	switch {
 	case err == nil, errors.Is(err, io.EOF):
@@ -103,11 +106,12 @@ type nameLimiter struct {
 	names map[string]bool // the names that have become labels
 }
 
+// newNameLimiter returns a nameLimiter that lets max names become labels.
 func newNameLimiter(max int) *nameLimiter {
 	return &nameLimiter{maxNames: max, names: map[string]bool{}}
 }
 
-// labelOf returns name if it is one of the first, else otherLabel.
+// labelOf returns name if it is a label already or becomes one now, else otherLabel.
 func (n *nameLimiter) labelOf(name string) string {
 	const longest = 128
 	if len(name) > longest {

@@ -12,9 +12,9 @@ import (
 // serverMetrics are the numbers that messages of one server change.
 type serverMetrics struct {
 	server   string                           // the name of the server
-	messages [2][2][messageKinds]messageCount // its messages, by hop, direction and kind
+	messages [2][2][messageKinds]messageCount // its messages, by Hop-1, Direction-1 and kind
 
-	lastCalls [2]atomic.Pointer[cachedCalls] // by hop: the histogram that was used last, since most calls are like the one before; nil: there was none
+	lastCalls [2]atomic.Pointer[cachedCalls] // by Hop-1: the histogram that was used last, since most calls are like the one before; nil: there was none
 
 	isForgotten atomic.Bool // the server has ended, and these numbers are not told any more
 
@@ -28,7 +28,7 @@ const messageKinds = 4
 // operationKey are the labels of a call, or (in cachedCalls) the values that they were made of.
 type operationKey struct {
 	hop                                          observe.Hop // at which end of the bridge the call was seen
-	method, tool, errorType, transport, revision string      // "": there is none
+	method, tool, errorType, transport, revision string      // the values of the labels; "": there is none; tool is "" without Options.ToolLabels
 }
 
 // cachedCalls is the histogram of calls with a key.
@@ -37,7 +37,8 @@ type cachedCalls struct {
 	histogram *histogram   // how long such calls took: one of serverMetrics.calls
 }
 
-// Message implements observe.Watcher: it counts a message that passes, and how long it was in the bridge and, at its response, the call has taken.
+// Message implements observe.Watcher: it counts a message that passes, how long it was in the bridge, and, if it is the response to
+// a client's request, how long the call took.
 func (m *Metrics) Message(p *observe.Passed) {
 	kind := p.Message.Kind()
 	s := m.forServer(p.Session.Server)
@@ -54,7 +55,7 @@ func (m *Metrics) Message(p *observe.Passed) {
 	}
 }
 
-// forServer returns the serverMetrics of a server.
+// forServer returns the serverMetrics of a server, new ones if there are none.
 func (m *Metrics) forServer(server string) *serverMetrics {
 	if last := m.lastServer.Load(); last != nil && last.server == server && !last.isForgotten.Load() {
 		return last
@@ -64,7 +65,7 @@ func (m *Metrics) forServer(server string) *serverMetrics {
 	return s
 }
 
-// findOrAddServer is forServer without a look at the last one.
+// findOrAddServer returns the serverMetrics that perServer has of a server, and adds new ones if there are none.
 func (m *Metrics) findOrAddServer(server string) *serverMetrics {
 	if s := (*m.perServer.Load())[server]; s != nil {
 		return s
@@ -115,7 +116,7 @@ func (m *Metrics) histogramOf(s *serverMetrics, p *observe.Passed) *histogram {
 	return h
 }
 
-// findOrAddHistogram returns the histogram of the calls with labels k.
+// findOrAddHistogram returns the histogram of the calls with labels k, a new one if there is none.
 func (s *serverMetrics) findOrAddHistogram(k operationKey) *histogram {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -27,11 +27,11 @@ type Options struct {
 	Servers func() []Server
 
 	// NamesInUse returns the names of the servers, and of those that were removed and have not ended yet. The series of all
-	// others go (Handler). nil: no series goes.
+	// other names are deleted (see Handler). nil: no series is deleted.
 	NamesInUse func() []string
 
-	// ToolLabels makes the name of a tool a label of its calls. After 200 names, all others
-	// are "_other".
+	// ToolLabels makes the name of a tool a label of its calls. After 200 names, all others are "_other", as each name above 128
+	// bytes is.
 	ToolLabels bool
 }
 
@@ -43,28 +43,28 @@ type Server struct {
 	OldestCallAge time.Duration // the age of the oldest of these, in whole seconds; 0: there is none, or it has not waited for a second
 }
 
-// Metrics is an observe.Watcher that counts.
+// Metrics is an observe.Watcher that counts what it is told, and has the numbers for Prometheus (Handler). Its methods may be called
+// concurrently.
 type Metrics struct {
-	registry   *prometheus.Registry // has all collectors
+	registry   *prometheus.Registry // has all collectors; Handler serves what they tell
 	toolLabels *nameLimiter         // chooses which names of tools are labels; nil: none is
-	namesInUse func() []string      // Options.NamesInUse
+	namesInUse func() []string      // Options.NamesInUse: which servers keep their series; nil: all do
 
-	// What events count: New says what each of them is.
-	sessions         *prometheus.GaugeVec
-	sessionDuration  prometheus.Histogram
-	sessionsEnded    *prometheus.CounterVec
-	requestsRefused  *prometheus.CounterVec
-	messagesDropped  *prometheus.CounterVec
-	streams          *prometheus.GaugeVec
-	streamsResumed   prometheus.Counter
-	processes        *runningProcesses
-	processStarts    *prometheus.CounterVec
-	processExits     *prometheus.CounterVec
-	processStopSteps *prometheus.CounterVec
-	processLifetime  prometheus.Histogram
-	stderrLines      *prometheus.CounterVec
-	noiseLines       *prometheus.CounterVec
-	notes            *prometheus.CounterVec
+	sessions         *prometheus.GaugeVec   // how many sessions of clients are open, by transport, era and server
+	sessionDuration  prometheus.Histogram   // how long sessions that have ended lasted
+	sessionsEnded    *prometheus.CounterVec // how many sessions have ended, by reason
+	requestsRefused  *prometheus.CounterVec // how many requests of clients were refused, by rule and status
+	messagesDropped  *prometheus.CounterVec // how many messages reached nobody, by server
+	streams          *prometheus.GaugeVec   // how many event streams and WebSockets of clients are open, by server
+	streamsResumed   prometheus.Counter     // how many event streams of clients were resumed
+	processes        *runningProcesses      // tells of the processes of servers that run
+	processStarts    *prometheus.CounterVec // how many processes were started, by server
+	processExits     *prometheus.CounterVec // how many processes have ended, by server and how
+	processStopSteps *prometheus.CounterVec // how many steps were taken to stop processes, by server and step
+	processLifetime  prometheus.Histogram   // how long processes that have ended lived
+	stderrLines      *prometheus.CounterVec // how many lines processes wrote to stderr, by server
+	noiseLines       *prometheus.CounterVec // how many times a process wrote to stdout what is no message, by server
+	notes            *prometheus.CounterVec // how many remarks about traffic there were (observe.Note), by code
 
 	eventMu    sync.Mutex      // held while an event of a server is counted, and while servers are forgotten; guards inProgress
 	inProgress map[string]int  // by the name of a server of which there were events: how many sessions, streams and processes it has now
@@ -73,16 +73,16 @@ type Metrics struct {
 	mu        sync.Mutex                                // held while perServer is replaced
 	perServer atomic.Pointer[map[string]*serverMetrics] // what messages count, by the name of the server; the map is never changed, but replaced
 
-	lastServer atomic.Pointer[serverMetrics] // those of the server of the last message: most often the next one is of the same server; nil: there was none
-	overhead   [2]histogram                  // by direction: how long messages were inside the bridge
+	lastServer atomic.Pointer[serverMetrics] // the element of perServer for the last message: most often the next one is of the same server; nil: there was none
+	overhead   [2]histogram                  // by Direction-1: how long messages were inside the bridge
 }
 
-// callBounds are the buckets for what takes long: requests, sessions, processes. They are what the OpenTelemetry
+// callBounds are the upper bounds of the buckets for what takes long: requests, sessions, processes. They are what the OpenTelemetry
 // conventions for MCP recommend.
 var callBounds = [boundCount]time.Duration{10 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond,
 	500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute}
 
-// overheadBounds are the buckets for the time that messages are inside the bridge.
+// overheadBounds are the upper bounds of the buckets for the time that messages are inside the bridge.
 var overheadBounds = [boundCount]time.Duration{10 * time.Microsecond, 20 * time.Microsecond, 50 * time.Microsecond, 100 * time.Microsecond, 200 * time.Microsecond,
 	500 * time.Microsecond, time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond,
 	500 * time.Millisecond, time.Second}
@@ -118,7 +118,7 @@ func New(o Options) *Metrics {
 	return m
 }
 
-// registerCounter makes and registers a counter; registerGauge and registerHistogram do likewise.
+// registerCounter makes a counter with these labels, and registers it.
 func (m *Metrics) registerCounter(name, help string, labels ...string) *prometheus.CounterVec {
 	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	m.registry.MustRegister(v)
@@ -126,6 +126,7 @@ func (m *Metrics) registerCounter(name, help string, labels ...string) *promethe
 	return v
 }
 
+// registerGauge makes a gauge with these labels, and registers it.
 func (m *Metrics) registerGauge(name, help string, labels ...string) *prometheus.GaugeVec {
 	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 	m.registry.MustRegister(v)
@@ -133,6 +134,8 @@ func (m *Metrics) registerGauge(name, help string, labels ...string) *prometheus
 	return v
 }
 
+// registerHistogram makes a histogram with these labels and the buckets callBounds, and registers it. None has the label "server":
+// it would not be forgotten with a server.
 func (m *Metrics) registerHistogram(name, help string, labels ...string) *prometheus.HistogramVec {
 	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: seconds(callBounds[:])}, labels)
 	m.registry.MustRegister(v)
@@ -148,8 +151,8 @@ func seconds(all []time.Duration) []float64 {
 	return f
 }
 
-// Handler answers GET with all numbers, in the text format of Prometheus. A server whose name is not in use any more is forgotten once
-// its last numbers were in an answer; if it comes back, it begins with 0.
+// Handler returns what answers a request with all numbers, in the text format of Prometheus. A server whose name is not in use any
+// more is forgotten once its last numbers were in an answer; if it comes back, it begins with 0.
 func (m *Metrics) Handler() http.Handler {
 	answer := promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -202,7 +205,7 @@ func (m *Metrics) Event(e observe.Event) {
 	}
 }
 
-// countStream counts streams between clients and bridge.
+// countStream counts a stream between a client and the bridge that was opened, resumed or closed; one with a server does not count.
 func (m *Metrics) countStream(e observe.Stream) {
 	change := streamChange(e)
 	if change == 0 {

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	minRepeats     = 3               // how many lost sessions, or streams that end alike, are no coincidence
-	lossWindow     = time.Minute     // in which minRepeats sessions must be lost
-	maxEmptyStream = time.Second     // a GET stream that ends at once lasts at most so long; those that are cut alike differ by less
+	minRepeats     = 3               // how many times a session is lost within lossWindow, or GET streams in a row end alike, for that to be no coincidence
+	lossWindow     = time.Minute     // how long a session that was lost counts: minRepeats must be lost within this time
+	maxEmptyStream = time.Second     // a GET stream that ends at once lasts less than this; those that are cut alike differ by less
 	minIdleStream  = 5 * time.Second // a GET stream that is cut because it is quiet lasts at least so long
 	minBadRequests = 5               // how many requests in a row must be answered 400 for the session to be the reason
 )
@@ -25,7 +25,7 @@ type replyHistory struct {
 	streamDurations []time.Duration // how long the latest GET streams with next to nothing in them lasted; minRepeats at most
 }
 
-// checkExchange looks at an exchange with a server.
+// checkExchange looks for faults in the reply of an exchange with a server.
 func (w *watcher) checkExchange(e *observe.Exchange) {
 	if e.Status == 0 {
 		return // no reply: the log says why
@@ -59,7 +59,8 @@ func (w *watcher) checkExchange(e *observe.Exchange) {
 	}
 }
 
-// checkPost looks at the reply to a POST, whose media type is mediaType.
+// checkPost looks at the reply to a POST, whose media type is mediaType; "": it has none. summary says in words how the POST was
+// answered; report tells of a fault, with the evidence for it.
 func (w *watcher) checkPost(e *observe.Exchange, mediaType, summary string, report func(doctor.Fault, string)) {
 	switch s := e.Status; {
 	case s == http.StatusNotAcceptable || s == http.StatusUnsupportedMediaType:
@@ -118,7 +119,8 @@ func (r *replyHistory) addSessionLoss(at time.Time) int {
 	return len(r.sessionLosses)
 }
 
-// checkGet looks at the reply to a GET, which asks for a stream.
+// checkGet looks at the reply to a GET, which asks for a stream, and is one if isStream. summary and report are as for checkPost: how
+// the GET was answered, and what tells of a fault.
 func (w *watcher) checkGet(e *observe.Exchange, isStream bool, summary string, report func(doctor.Fault, string)) {
 	if e.RequestHeader.Get("Mcp-Session-Id") == "" && e.RequestHeader.Get("Mcp-Protocol-Version") == "" {
 		return // no session is there yet: the client tries what the server speaks

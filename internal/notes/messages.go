@@ -11,14 +11,13 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// slowStartThreshold is from which time until a process answers initialize its user is told that it starts slowly. It ends
-// nothing.
+// slowStartThreshold is how long a process must take to answer initialize for a note to say that it starts slowly. Nothing ends then.
 const slowStartThreshold = 4 * time.Second
 
 // maxAnsweredIDs is how many ids of answers are remembered of a session's server, to see that one is answered twice.
 const maxAnsweredIDs = 32
 
-// conversation is what is known of a session's server. observe keeps it with the session.
+// conversation is what a watcher knows of what a session's server has said. Package observe keeps it with the session.
 type conversation struct {
 	mu               sync.Mutex                 // guards all other fields, replyHistory too
 	isComplete       bool                       // the watcher was told of initialize
@@ -71,7 +70,8 @@ func (w *watcher) noteRequest(p *observe.Passed) {
 	}
 }
 
-// listCapability returns which capability a list belongs to; "": the method asks for no list.
+// listCapability returns which capability a method needs that asks for a list of tools, prompts or resources: "tools", "prompts" or
+// "resources"; "": it is another method.
 func listCapability(method string) string {
 	if name, is := strings.CutSuffix(method, "/list"); is && (name == "tools" || name == "prompts" || name == "resources") {
 		return name
@@ -148,7 +148,8 @@ func (w *watcher) checkResponse(p *observe.Passed) {
 	}
 }
 
-// noteInitializeResponse notes what the answer to initialize says. It returns which member is missing; "": none.
+// noteInitializeResponse notes which capabilities the answer to initialize has. It returns the first member that the answer must have
+// and lacks; then it notes nothing. "": none is missing.
 func (c *conversation) noteInitializeResponse(m *jsonrpc.Message) (missing string) {
 	for _, name := range []string{"protocolVersion", "capabilities", "serverInfo"} {
 		if len(m.Lookup("result", name)) == 0 {
@@ -167,7 +168,7 @@ func (c *conversation) noteInitializeResponse(m *jsonrpc.Message) (missing strin
 	return ""
 }
 
-// isUnsafeIntegerID reports whether an id is a whole number above 2^53, which not every program keeps exactly.
+// isUnsafeIntegerID reports whether an id, as JSON, is a whole number above 2^53 or below -2^53, which not every program keeps exactly.
 func isUnsafeIntegerID(id string) bool {
 	digits := strings.TrimPrefix(id, "-")
 	if len(digits) < 16 || strings.Trim(digits, "0123456789") != "" {
@@ -185,7 +186,7 @@ func idToRemember(id jsonrpc.ID) jsonrpc.ID {
 	return id
 }
 
-// clip cuts what a peer has chosen.
+// clip returns a text that a peer has chosen; of one above maxForeignBytes so much, and "..." behind it.
 func clip(text string) string {
 	if len(text) > maxForeignBytes {
 		return strings.ToValidUTF8(text[:maxForeignBytes], "") + "..."

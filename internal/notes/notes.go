@@ -21,23 +21,23 @@ import (
 
 const (
 	repeatAfter     = time.Hour // for how long a fault of a server is not told of again
-	maxRemembered   = 1024      // how many entries each map of a watcher has
-	maxForeignBytes = 100       // how many bytes a note has of a text that a peer has chosen
+	maxRemembered   = 1024      // how many entries each map of a watcher has at most
+	maxForeignBytes = 100       // how many bytes a note has of a text that a peer has chosen, at most
 )
 
-// Watch looks at what o tells of, until stop is called.
+// Watch looks for faults in what o tells of, and has o tell of each as an observe.Note, until stop is called.
 func Watch(o *observe.Observer) (stop func()) {
 	return o.WatchAlong(&watcher{observer: o, reported: map[faultKey]time.Time{}, stopSteps: map[int]string{}, earlyExits: map[string]int{}})
 }
 
-// watcher is an observe.Watcher. It never waits.
+// watcher is an observe.Watcher that looks for faults of package doctor in what it is told. It never waits.
 type watcher struct {
 	observer *observe.Observer // what is watched, and what is told of the Notes
 
 	mu         sync.Mutex             // guards reported, stopSteps and earlyExits
 	reported   map[faultKey]time.Time // when each fault was told of last
 	stopSteps  map[int]string         // by process id: the last step by which the process was asked to end
-	earlyExits map[string]int         // by name of server: how many of its processes have ended at once (maxEarlyExitTime) since a session with it was last opened
+	earlyExits map[string]int         // by name of server: how many of its processes have ended at once (maxEarlyExitTime), by themselves and without an opened session, since a session with it was last opened
 }
 
 // faultKey is a fault of a server.
@@ -54,7 +54,8 @@ func putBounded[K comparable, V any](m map[K]V, k K, v V) {
 	m[k] = v
 }
 
-// note tells of a fault, unless that was done less than repeatAfter ago.
+// note tells of a fault of a server, unless that was done less than repeatAfter ago. s is the session in which it was seen, which may
+// be nil. evidence says in words what was seen.
 func (w *watcher) note(server string, s *observe.Session, f doctor.Fault, evidence string) {
 	now := time.Now()
 	key := faultKey{server, f.Code, f.Title}
@@ -93,7 +94,7 @@ func (w *watcher) Event(e observe.Event) {
 	}
 }
 
-// checkLateCall looks at a request that has no answer for long.
+// checkLateCall looks for the reason why a client's request has no answer for long: the size of its id, or a server that is silent.
 func (w *watcher) checkLateCall(e observe.CallLate) {
 	waited := time.Since(e.Since).Round(time.Second).String()
 	switch {
@@ -113,7 +114,7 @@ func (w *watcher) isTextInFrontNoted(server string) bool {
 	return is
 }
 
-// checkNoise looks at output of a process that is no message.
+// checkNoise tells what is wrong with output of a process that is no message, but not of JSON that is no message.
 func (w *watcher) checkNoise(e observe.Noise) {
 	f := doctor.StdoutNoiseThroughBridge()
 	switch {
@@ -130,7 +131,8 @@ func (w *watcher) checkNoise(e observe.Noise) {
 	w.note(e.Server, e.Session, f, processText(e.PID)+": "+itoa(e.Bytes)+" bytes on stdout, "+e.Reason)
 }
 
-// noteStopStep looks at what it takes to end a process.
+// noteStopStep notes a step to end a process, and tells of the process if the step before was not enough: it went on though its stdin
+// was closed, or after SIGTERM.
 func (w *watcher) noteStopStep(e observe.ProcessStopping) {
 	w.mu.Lock()
 	before := w.stopSteps[e.PID]
@@ -144,11 +146,11 @@ func (w *watcher) noteStopStep(e observe.ProcessStopping) {
 	}
 }
 
-// maxEarlyExitTime is how long a process lives at most that has ended at once.
+// maxEarlyExitTime is how long a process may have lived to count as one that has ended at once; it must have lived for less.
 const maxEarlyExitTime = 5 * time.Second
 
-// checkProcessEnd looks at the end of a process. It takes two in a row that end before they have answered: one may have been asked
-// only for its era, and a server may end at that.
+// checkProcessEnd tells of a server whose processes end at once, by themselves and without an opened session. It takes two of them
+// before a session with the server is opened: one may have been asked only for its era, and a server may end at that.
 func (w *watcher) checkProcessEnd(e observe.ProcessEnded) {
 	w.mu.Lock()
 	delete(w.stopSteps, e.PID)

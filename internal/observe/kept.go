@@ -51,8 +51,8 @@ func (v *watcherValue) find(key any) any {
 // Get returns what Set or GetOrMake has kept under a key; nil: nothing.
 func (k *watcherValues) Get(key any) any { return k.latest.Load().find(key) }
 
-// GetOrMake returns the value that is kept under a key. If there is none, it keeps what make returns, which is not nil. Of several that are made at the same
-// time, one is kept, which all callers get.
+// GetOrMake returns the value that is kept under a key. If there is none, it keeps what make returns, which is not nil. Of several
+// that are made at the same time, one is kept, which all callers get.
 func (k *watcherValues) GetOrMake(key any, make func() any) any {
 	var made any
 	for {

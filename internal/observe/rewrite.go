@@ -18,9 +18,10 @@ type Sampler interface {
 	// whether the Sampler is to be told of it, too. sample is kept as Source.Sample.
 	Sample(m jsonrpc.Message) (sample any, wanted bool)
 
-	// Rewrite returns what is sent in the place of p.Message, with the same id. p is a request that was made of one that the Sampler
-	// wants, or that the bridge has made itself. If the peer has not taken the request at once, Rewrite is called again, in nearly
-	// all cases (maxUnsentRequests) with the same p.Call, and must then return the same bytes. The Watchers are told what it returns.
+	// Rewrite returns what is sent in the place of p.Message, with the same id. p is a request that is about to be sent, but none
+	// of those for which RewriteUnsampled is called: the bridge itself may have made it. If the peer has not taken the request at
+	// once, Rewrite is called again, in nearly all cases (maxUnsentRequests) with the same p.Call, and must then return the same
+	// bytes. The Watchers are told what it returns.
 	Rewrite(p *Passed) jsonrpc.Message
 
 	// RewriteUnsampled returns what is sent in the place of m, with the same id. m is a request that was made of a received one that

@@ -149,7 +149,8 @@ func (o *Observer) ServeRequests(server, transport string, h bridge.Handler) bri
 	})
 }
 
-// ErrEndedOnRequest says that somebody who looks after the bridge has ended a session (Stop). It is the cause of the end of its context.
+// ErrEndedOnRequest says that somebody who looks after the bridge has ended a session (Stop). It is the cause of the end of its
+// context.
 var ErrEndedOnRequest = errors.New("the session was ended on request")
 
 // Stop has the session end, as all sessions do when the bridge shuts down: calls in progress

@@ -116,7 +116,7 @@ type session struct {
 	usedNotifications map[*script]bool // scripts of notifications that were played for the client; used by fromClientSink alone
 
 	mu             sync.Mutex                        // guards what follows
-	lastID         int64                             // the last id of a request to the client
+	lastID         int64                             // the id of the last request to the client; 0: there was none
 	runningCalls   map[jsonrpc.ID]context.CancelFunc // by the client's id: cancels a call in progress that asks the client something
 	awaitedAnswers map[jsonrpc.ID]chan<- struct{}    // by the id of a request to the client: closed when the client has answered
 }

@@ -20,8 +20,8 @@ const DefaultWait = 10 * time.Second
 
 // PlayOptions tune Play. The zero value works.
 type PlayOptions struct {
-	// Wait is how much longer than in the recording Play waits, before each message of the client, for what the server has said
-	// there. What has not come by then is missing. 0: DefaultWait.
+	// Wait is how much longer than in the recording Play waits, before each message of the client and at the end, for what the server
+	// has said there. What has not come by then is missing. 0: DefaultWait.
 	Wait time.Duration
 
 	// KeepPauses keeps the pauses of the recording. Otherwise a message is sent as soon as all
@@ -32,8 +32,7 @@ type PlayOptions struct {
 	Ignore Ignored
 }
 
-// ErrNoServer says that the server has answered nothing but errors, where the recording has
-// results.
+// ErrNoServer says that the server has answered with errors alone those requests to which the recording has results.
 var ErrNoServer = errors.New("the server cannot be used")
 
 // Play sends the client's messages of a recording into conn, with new ids and progress
@@ -95,7 +94,7 @@ type arrival struct {
 // A call is a request of the recorded client that was sent in this run.
 type call struct {
 	request *recordedMessage // the request as it was recorded
-	answer  jsonrpc.Message  // the response of this run; of kind jsonrpc.Invalid: none has come
+	answer  jsonrpc.Message  // the response of this run; zero, which is of kind jsonrpc.Invalid: none has come
 	missed  bool             // the answer was given up, because it has not come in time
 }
 
@@ -119,7 +118,7 @@ type player struct {
 	unansweredArrivals []*arrival                      // the first maxExtraMessages requests of the server that the recording has no answer to
 	strayResponses     []string                        // descriptions of the first maxExtraMessages responses that answer no request
 	newOpaqueTexts     map[string]string               // texts such as cursors that the server has said in this run, by param (see opaqueFields), a space and the recorded text
-	sentCount          int                             // how many messages of the client were sent
+	sentCount          int                             // how many messages of the recorded client were sent
 	extraCount         int                             // how many requests and notifications of the server the recording does not have
 	unaskedCount       int                             // how many messages of the server, of all kinds, the recording does not have: extraCount, pings, and responses that answer nothing
 	unsentCount        int                             // how many messages of the client were not sent, because the server had ended

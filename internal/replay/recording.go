@@ -52,7 +52,7 @@ type Recording struct {
 
 // recordedMessage is one message of a Recording.
 type recordedMessage struct {
-	line       int             // number of its line in the trace
+	line       int             // number of its line in the trace; of a cancellation that withCancellations has added, the line of the message before
 	time       time.Time       // when it passed
 	seq        uint64          // number of its record in the trace, as trace.Record.Seq
 	session    string          // the bridge's name of its session, as trace.Record.Session
@@ -98,9 +98,9 @@ func Load(r io.Reader, o LoadOptions) (*Recording, error) {
 // loader collects the messages of the conversation that Load returns.
 type loader struct {
 	LoadOptions
-	recording       *Recording // what is loaded
+	recording       *Recording // what Load returns: the messages so far, in the order of the trace
 	records         int        // how many lines so far are records
-	foreignLines    int        // how many lines so far are no records
+	foreignLines    int        // how many lines so far are no records (trace.ErrNotRecord)
 	bytes           int        // size of the conversation so far, as MaxBytes bounds it
 	isSessionChosen bool       // the first message of the conversation has come, so its session and server are known
 	isSessionless   bool       // the conversation is all requests without a session
@@ -257,8 +257,8 @@ type linker struct {
 // at the same time.
 const maxEarlyAnswer = time.Millisecond
 
-// link sets request, answer and cancelled of all messages, and takes out pings and their answers: when those are sent depends
-// on the time alone.
+// link puts the messages into causal order, and sets request, answer and cancelled of all. It takes out pings and their answers,
+// because when those are sent depends on the time alone, and answers to no request. Without a session it adds cancellations.
 func (l *loader) link() {
 	k := &linker{sides: map[side]*openRequests{}, earlyAnswers: map[side]map[jsonrpc.ID]*recordedMessage{}}
 	for _, i := range l.recording.messages {

@@ -32,7 +32,7 @@ type Report struct {
 // Its texts can be printed.
 type Difference struct {
 	Line    int      // line in the trace of the recorded message; of a new message, of the client's message after which it came; 0: before all
-	Message string   // the method, and the name or URI that the message is about
+	Message string   // the method, and the name or URI, of the message or of the request that it answers; else what it is, in words
 	Summary string   // what differs, such as "is not answered"; "": Changes say it
 	Changes []string // a text for each place in the message that differs
 }

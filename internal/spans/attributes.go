@@ -18,8 +18,8 @@ const (
 	maxContentBytes = 16 << 10 // of arguments, results and what notifications say
 )
 
-// truncate returns a text of that many bytes at most, in valid UTF-8: a collector refuses anything
-// else, with all spans that come with it.
+// truncate returns the first max bytes of a text at most, in valid UTF-8: a collector refuses anything else, with all spans that
+// come with it. Bytes that are not UTF-8 become U+FFFD, which is longer.
 func truncate(text string, max int) string {
 	return strings.ToValidUTF8(printable.Clip(text, max), "\uFFFD")
 }
@@ -69,7 +69,8 @@ func (s *Spans) requestAttributes(p *observe.Passed, subject string) []attribute
 	return all
 }
 
-// resultAttributes appends to all what the result p adds.
+// resultAttributes appends to all the attributes that a span gets from p, the result of its request: the negotiated version, or, if
+// spans record contents, the result of a tool.
 func (s *Spans) resultAttributes(p *observe.Passed, all []attribute.KeyValue) []attribute.KeyValue {
 	switch {
 	case p.Call.Method == "initialize":
@@ -90,10 +91,11 @@ func idText(id jsonrpc.ID) string {
 	return id.String()
 }
 
-// isSession is false for a request of 2026-07-28 over HTTP, which is alone.
+// isSession reports whether s is the session of a client or of a shared process. It is false for a request of 2026-07-28 over HTTP,
+// which is alone, and has a Session to itself.
 func isSession(s *observe.Session) bool { return !strings.HasPrefix(s.Name, "q") || s.Transport == "" }
 
-// revisionOf returns the protocol version of a request; "": it is not known.
+// revisionOf returns the protocol version that a request names, or else that of its session; "": it is not known.
 func revisionOf(p *observe.Passed) string {
 	if p.Message.Meta() != nil {
 		if version, _ := jsonrpc.Text(p.Message.Lookup("params", "_meta", "io.modelcontextprotocol/protocolVersion")); version != "" {

@@ -14,7 +14,7 @@ import (
 
 // requestSpan is the span of a request at one end of the bridge, or what stands for it if it is not sampled.
 type requestSpan struct {
-	spanContext    trace.SpanContext // the context that the request names as its parent when it is sent on
+	spanContext    trace.SpanContext // the context of the span: what is sent on names it as its parent
 	passesParentOn bool              // the request is sent on with the parent that it came with, and not with spanContext
 	*recordedSpan                    // nil: the sampler does not want it
 }
@@ -23,13 +23,13 @@ type requestSpan struct {
 type recordedSpan struct {
 	trace.Span
 	session       *observe.Session  // the session that its request belongs to
-	key           requestKey        // the key of its request
+	key           requestKey        // the key of its request in openSpans.byRequestID
 	progressToken jsonrpc.ID        // the progress token of its request; zero: none
-	firstRound    trace.SpanContext // the span of the first request of a conversation of several rounds (requestState); invalid: there was no earlier round
+	firstRound    trace.SpanContext // the span of the first round, if its request goes on with a call of several rounds (requestState); invalid: no earlier round is known
 
 	parent          *recordedSpan   // the SERVER span of a CLIENT span; nil: none
 	children        []*recordedSpan // the CLIENT spans of a SERVER span
-	cancelled       bool            // the bridge has received a cancellation of this request
+	cancelled       bool            // the bridge has received a cancellation of its request
 	cancelForwarded bool            // of a SERVER span: the bridge has sent a cancellation of a request below it
 	ended           bool            // endSpan has begun
 }
@@ -53,7 +53,8 @@ func (s *Spans) requestSpanOf(c *observe.Call) *requestSpan {
 	return one
 }
 
-// Sample implements observe.Sampler: it begins the SERVER span of a request. sample is a *requestSpan, also if the span is not wanted.
+// Sample implements observe.Sampler: it begins the SERVER span of a request, if the OpenTelemetry sampler wants that (wanted). sample
+// is a *requestSpan in any case.
 func (s *Spans) Sample(m jsonrpc.Message) (sample any, wanted bool) {
 	parent, around := remoteParentOf(&m), trace.SpanContext{}
 	inMeta := parent.IsValid()
@@ -75,8 +76,8 @@ func (s *Spans) Sample(m jsonrpc.Message) (sample any, wanted bool) {
 	return one, wanted
 }
 
-// Rewrite implements observe.Sampler: it begins the CLIENT span of a request, unless it has done so before, and has the request
-// name that as its parent.
+// Rewrite implements observe.Sampler: it begins the CLIENT span of a request, unless it has done so before, and returns the request
+// with that span as its parent.
 func (s *Spans) Rewrite(p *observe.Passed) jsonrpc.Message {
 	one := s.requestSpanOf(p.Call)
 	if one == nil {
@@ -86,8 +87,9 @@ func (s *Spans) Rewrite(p *observe.Passed) jsonrpc.Message {
 	return s.RewriteUnsampled(p.Message, one)
 }
 
-// RewriteUnsampled implements observe.Sampler: it has a request name the span context in sample, a *requestSpan, as its parent. Rewrite
-// calls it, too, with a span that is sampled.
+// RewriteUnsampled implements observe.Sampler: it returns the request m with the span context of sample, a *requestSpan, as its
+// parent; as it is, if it goes on with the parent that it came with, or has no place for one. Rewrite calls it, too, with a span
+// that is sampled.
 func (s *Spans) RewriteUnsampled(m jsonrpc.Message, sample any) jsonrpc.Message {
 	one := sample.(*requestSpan)
 	if params := m.Params(); one.passesParentOn || len(params) > 0 && params[0] != '{' {
@@ -96,7 +98,8 @@ func (s *Spans) RewriteUnsampled(m jsonrpc.Message, sample any) jsonrpc.Message 
 	return withTraceContext(&m, one.spanContext)
 }
 
-// beginClientSpan begins the CLIENT span of a request.
+// beginClientSpan begins the CLIENT span of a request that is about to be sent: below the SERVER span of the request that it was made
+// of, or else below the span that it names as its parent. If the span is not sampled, recordedSpan of the result is nil.
 func (s *Spans) beginClientSpan(p *observe.Passed) *requestSpan {
 	from := s.requestSpanOf(p.Origin)
 	ctx := context.Background()
@@ -116,14 +119,15 @@ func (s *Spans) beginClientSpan(p *observe.Passed) *requestSpan {
 	return one
 }
 
+// traceSubstring is in the keys of _meta that belong to trace context: traceparent and tracestate.
 var traceSubstring = []byte("trace")
 
-// mayHaveTraceContext reports whether members of _meta may belong to trace context.
+// mayHaveTraceContext reports whether members of _meta, as JSON, may belong to trace context. It is false only if that is sure.
 func mayHaveTraceContext(meta []byte) bool {
 	return bytes.Contains(meta, traceSubstring) || bytes.IndexByte(meta, '\\') >= 0
 }
 
-// remoteParentOf returns the span context in params._meta; invalid: there is none.
+// remoteParentOf returns the span context that m has in params._meta, as SEP-414 has it; invalid: there is none.
 func remoteParentOf(m *jsonrpc.Message) trace.SpanContext {
 	if !mayHaveTraceContext(m.Meta()) {
 		return trace.SpanContext{}
@@ -136,13 +140,14 @@ func remoteParentOf(m *jsonrpc.Message) trace.SpanContext {
 	return parseTraceContext(parent, state)
 }
 
-// parseTraceContext reads W3C trace context: parent is a traceparent, and state a tracestate, "" for none. invalid: parent is not valid.
+// parseTraceContext reads W3C trace context: parent is a traceparent, and state a tracestate, "" for none. The result is invalid if
+// parent is.
 func parseTraceContext(parent, state string) trace.SpanContext {
 	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": parent, "tracestate": state})
 	return trace.SpanContextFromContext(ctx)
 }
 
-// withTraceContext puts a span context into params._meta, in place of what is there.
+// withTraceContext returns m with the span context c in params._meta, in place of one that is there.
 func withTraceContext(m *jsonrpc.Message, c trace.SpanContext) jsonrpc.Message {
 	var room [160]byte
 	text := append(room[:0], `"traceparent":"00-`...)

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	warningInterval = 10 * time.Minute // between two warnings
-	maxWarningText  = 300              // bytes of a warning: a collector's reply is in it
+	warningInterval = 10 * time.Minute // how long no other failure is warned of after one
+	maxWarningText  = 300              // how many bytes of a warning's text are kept: a collector's reply is in it
 )
 
 // exporter sends spans, tells its errors now and then, and can be stopped.
 type exporter struct {
-	sdktrace.SpanExporter                             // that sends them
-	warn                  func(err error, failed int) // see New
+	sdktrace.SpanExporter                             // sends the spans to the collector
+	warn                  func(err error, failed int) // is told of failures and of settings that are not understood; see New
 	hider                 *secretHider                // takes secrets out of errors; nil: there is nothing to hide
 	ctx                   context.Context             // done: nothing is sent any more
 	stop                  context.CancelFunc          // ends ctx
@@ -26,7 +26,7 @@ type exporter struct {
 
 	mu                   sync.Mutex // guards nextWarning and failuresSinceWarning
 	nextWarning          time.Time  // when warn may be called again
-	failuresSinceWarning int        // how many failures there were since warn was called for one
+	failuresSinceWarning int        // how many failures there were since warn was last called for one
 }
 
 // newExporter returns an exporter that sends spans by inner. warn is that of New.

@@ -44,7 +44,7 @@ func newSecretHider(env LookupEnv) *secretHider {
 	return h
 }
 
-// addURLSecrets has a URL taken out, and the parts of it that may be secrets: a collector's reply may have them alone.
+// addURLSecrets has hide take out a URL, and the parts of it that may be secrets: a collector's reply may have them alone.
 func (h *secretHider) addURLSecrets(text string) {
 	h.addSecret(text)
 	u, err := url.Parse(text)
@@ -66,7 +66,7 @@ func (h *secretHider) addURLSecrets(text string) {
 	}
 }
 
-// addSecret has a value taken out, unless it is too short.
+// addSecret has hide take out a value, without the spaces around it, unless it is shorter than minSecretBytes.
 func (h *secretHider) addSecret(value string) {
 	if value = strings.TrimSpace(value); len(value) >= minSecretBytes {
 		h.secrets = append(h.secrets, value)

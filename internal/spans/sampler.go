@@ -33,10 +33,11 @@ func samplerFromEnv(env LookupEnv) sdktrace.Sampler {
 	return sdktrace.ParentBased(sdktrace.AlwaysSample())
 }
 
-// idGenerator makes the ids of spans, as the SDK does it. It is a sdktrace.IDGenerator.
+// idGenerator is a sdktrace.IDGenerator that makes random ids, as that of the SDK does. But the id of a trace that startServerSpan
+// begins is that with which the sampler was asked.
 type idGenerator struct{}
 
-// traceIDKey is the key in a ctx of the trace.TraceID for a span that begins a trace.
+// traceIDKey is the key in a ctx of the trace.TraceID that NewIDs is to return for a span that begins a trace.
 type traceIDKey struct{}
 
 // NewIDs implements sdktrace.IDGenerator. The id of the trace is that of traceIDKey in ctx, or else a new one.
@@ -68,8 +69,8 @@ func newSpanID() (id trace.SpanID) {
 	return id
 }
 
-// startServerSpan begins the SERVER span of a request below parent; invalid: it begins a trace. c is the span context that is
-// passed on. If the span is not sampled, span is nil, and c says so.
+// startServerSpan begins the SERVER span of a request below the span parent; if that is invalid, the span begins a trace. c is the span
+// context that is passed on. If the sampler does not want the span, span is nil, and c says so.
 func (s *Spans) startServerSpan(method string, parent trace.SpanContext) (span trace.Span, c trace.SpanContext) {
 	ctx, id := context.Background(), parent.TraceID()
 	if parent.IsValid() {

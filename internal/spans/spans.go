@@ -46,19 +46,19 @@ func Enabled(env LookupEnv) bool {
 		!strings.EqualFold(env.get("OTEL_SDK_DISABLED"), "true") && env.get("OTEL_TRACES_EXPORTER") != "none"
 }
 
-// Spans is an observe.Sampler that makes spans.
+// Spans is an observe.Sampler that makes spans of requests, and has them sent to a collector. New makes it, and Close ends it.
 type Spans struct {
 	provider       *sdktrace.TracerProvider // the SDK's; Close shuts it down, which sends the last spans
 	tracer         trace.Tracer             // begins spans
 	sampler        sdktrace.Sampler         // the provider's
-	exporter       *exporter                // sends the spans that have ended
+	exporter       *exporter                // sends the spans that have ended to the collector
 	recordsContent bool                     // arguments, results and texts of notifications are in spans
 	redact         func(string) string      // takes secrets out of a text (SetRedact); nil: nothing is taken out
 
 	openSpanCount atomic.Int64                    // spans in openBySession
 	mu            sync.Mutex                      // guards openBySession and firstRounds, and the fields of every recordedSpan that change
 	openBySession map[*observe.Session]*openSpans // the spans that have not ended, by session
-	firstRounds   firstRounds                     // the first spans of conversations of several rounds
+	firstRounds   firstRounds                     // the span of the first round of each call that has several rounds, because its server has asked for input
 }
 
 // New returns Spans that send to the endpoint that the environment names. The exporter and the
@@ -127,7 +127,7 @@ func (s *Spans) Close() {
 // concurrently. SetRedact is called before Watch; without it nothing is taken out.
 func (s *Spans) SetRedact(f func(text string) string) { s.redact = f }
 
-// redacted returns a text without secrets, cut to max bytes.
+// redacted returns a text without secrets, cut to about max bytes (truncate).
 func (s *Spans) redacted(text string, max int) string {
 	if s.redact != nil && text != "" {
 		text = s.redact(truncate(text, max+maxContentBytes)) // more than is shown: half a secret would not be found

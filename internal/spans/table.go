@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// maxOpenSpans is how many spans openBySession has. A span beyond them gets no events of notifications, but
-// ends as others do.
+// maxOpenSpans is how many spans openBySession has at most, of all sessions together. A span beyond them gets no events of progress,
+// of log messages and of streams that were resumed, but ends as others do.
 const maxOpenSpans = 10_000
 
 // requestKey is a request or a progress token, in a session.
@@ -24,12 +24,14 @@ type requestKey struct {
 	id  jsonrpc.ID        // a key of openSpans.byRequestID: the id of the request; of byProgressToken: its progress token
 }
 
-// openSpans are the spans of a session that have not ended.
+// openSpans are the spans of a session that have not ended, but for those beyond maxOpenSpans.
 type openSpans struct {
-	byRequestID, byProgressToken map[requestKey]*recordedSpan // all; and those whose request has a progress token, by that
+	byRequestID     map[requestKey]*recordedSpan // all of them, by the id of their request
+	byProgressToken map[requestKey]*recordedSpan // those whose request has a progress token, by that
 }
 
-// addOpenSpan gives a span the name and attributes of its request p, and adds the span to the open ones.
+// addOpenSpan gives a span the name and attributes of its request p, and links to the SERVER span above it and to the first round. It
+// adds the span to the open ones, unless there are maxOpenSpans.
 func (s *Spans) addOpenSpan(one *recordedSpan, p *observe.Passed) {
 	one.session, one.key, one.progressToken = p.Session, requestKey{p.Hop, p.Dir, p.Call.ID}, p.Message.ProgressToken()
 	subject, parent := p.Name(), one.parent
@@ -81,7 +83,7 @@ func (s *Spans) removeOpenSpan(one *recordedSpan) {
 }
 
 // endSpan ends a span, unless it has ended, and the CLIENT spans below it: nobody waits for their answers. fault is
-// the error.type; "": there was no error. text describes the error.
+// the error.type; "": there was no error. text describes the error; "": nothing is said. more are further attributes.
 func (s *Spans) endSpan(one *recordedSpan, fault, text string, more ...attribute.KeyValue) {
 	s.mu.Lock()
 	if one.ended {
@@ -104,7 +106,7 @@ func (s *Spans) endSpan(one *recordedSpan, fault, text string, more ...attribute
 	one.End()
 }
 
-// endUnanswered ends the span of a request that nobody answers.
+// endUnanswered ends the span of a request that nobody answers, with the error "cancelled" or "session_lost".
 func (s *Spans) endUnanswered(one *recordedSpan) {
 	fault := "session_lost"
 	s.mu.Lock()
@@ -126,24 +128,25 @@ func (r *recordedSpan) isCancelled() bool {
 }
 
 const (
-	maxConversations    = 1000             // how many conversations firstRounds keep at most
-	conversationTimeout = 10 * time.Minute // how long firstRounds keep a conversation after its last input_required
+	maxConversations    = 1000             // how many values of requestState firstRounds keep at most: one for each round of a call
+	conversationTimeout = 10 * time.Minute // how long firstRounds keep a requestState after the input_required that has named it
 )
 
-// requestStateHash stands for the requestState of a conversation, which holds its secrets.
+// requestStateHash is the hash of a requestState, by which the next round of a call names the round before. The text itself is not
+// kept, because it may hold secrets.
 type requestStateHash [sha256.Size]byte
 
-// firstRounds are the first spans of conversations in which the server has asked for input
+// firstRounds are the spans of the first rounds of calls in which the server has asked for input
 // (2026-07-28). The zero value works.
 type firstRounds struct {
-	byRequestState map[requestStateHash]conversation // the conversations, by what the server has named its last round
+	byRequestState map[requestStateHash]conversation // the calls, by each requestState that the server has given one of their rounds
 	oldestFirst    []requestStateHash                // keys of byRequestState, as they were added
 }
 
-// conversation is a call of several rounds, each of which is a request.
+// conversation is a call of several rounds, each of which is a request of its own.
 type conversation struct {
 	firstSpan trace.SpanContext // the span of the first round
-	expires   time.Time         // when it is forgotten
+	expires   time.Time         // when the requestState for which firstRounds keep it is forgotten
 }
 
 // requestStateOf returns the requestState of a request that goes on with an earlier round, as raw JSON; nil: it has none.
@@ -155,7 +158,7 @@ func requestStateOf(m *jsonrpc.Message) []byte {
 	return nil
 }
 
-// firstSpanOf returns the span of the first round of the conversation that a requestState belongs to; invalid: it is not known.
+// firstSpanOf returns the span of the first round of the call that a requestState, as raw JSON, belongs to; invalid: it is not known.
 func (r *firstRounds) firstSpanOf(state []byte, now time.Time) trace.SpanContext {
 	if len(state) == 0 || len(r.byRequestState) == 0 {
 		return trace.SpanContext{}
@@ -166,7 +169,7 @@ func (r *firstRounds) firstSpanOf(state []byte, now time.Time) trace.SpanContext
 	return trace.SpanContext{}
 }
 
-// add notes which span was the first one of the conversation that a requestState belongs to. The oldest ones make room.
+// add notes that a requestState, as raw JSON, belongs to the call whose first round has the span first. The oldest ones make room.
 func (r *firstRounds) add(state []byte, first trace.SpanContext, now time.Time) {
 	if len(state) == 0 {
 		return

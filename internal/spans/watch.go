@@ -57,7 +57,7 @@ func (s *Spans) Event(e observe.Event) {
 	}
 }
 
-// openSpansAt returns the open spans at one end of a session.
+// openSpansAt returns the open spans of a session's requests at one end of the bridge.
 func (s *Spans) openSpansAt(session *observe.Session, hop observe.Hop) (all []*recordedSpan) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +71,8 @@ func (s *Spans) openSpansAt(session *observe.Session, hop observe.Hop) (all []*r
 	return all
 }
 
-// endWithResponse ends the span of the request that p answers.
+// endWithResponse ends the span one, whose request p answers, with what p says: success, an error, or that a tool has failed. If the
+// server asks for input, it notes the span for the next round.
 func (s *Spans) endWithResponse(p *observe.Passed, one *recordedSpan) {
 	m := &p.Message
 	var more []attribute.KeyValue
@@ -104,8 +105,8 @@ func (s *Spans) endWithResponse(p *observe.Passed, one *recordedSpan) {
 	s.endSpan(one, fault, text, more...)
 }
 
-// bridgeErrorType returns the error.type of an answer that the bridge has made because the
-// server has given none.
+// bridgeErrorType returns the error.type of an error that the bridge has answered itself. code is the code of that error, which it
+// returns if the reason is none of those for which it has a word.
 func bridgeErrorType(m *jsonrpc.Message, code string) string {
 	reason, _ := jsonrpc.Text(m.Lookup("error", "data", "reason"))
 	switch reason {
@@ -117,7 +118,8 @@ func bridgeErrorType(m *jsonrpc.Message, code string) string {
 	return code
 }
 
-// addNotificationEvent makes a notification an event of the span that it belongs to.
+// addNotificationEvent makes a notification of progress, of a log message or of a cancellation an event of the span of the request
+// that it is about, if there is such a span. Other notifications do not count.
 func (s *Spans) addNotificationEvent(p *observe.Passed) {
 	m := &p.Message
 	switch m.Method() {
@@ -141,7 +143,7 @@ func (s *Spans) addNotificationEvent(p *observe.Passed) {
 	}
 }
 
-// addEvent adds the event of a notification, without attributes that are not known.
+// addEvent adds the notification m to the span one, as an event with those of the attributes all that are valid.
 func (s *Spans) addEvent(one *recordedSpan, m *jsonrpc.Message, all ...attribute.KeyValue) {
 	known := all[:0]
 	for _, a := range all {
@@ -152,8 +154,8 @@ func (s *Spans) addEvent(one *recordedSpan, m *jsonrpc.Message, all ...attribute
 	one.AddEvent(m.Method(), trace.WithAttributes(known...))
 }
 
-// markCancelled notes that p cancels a request with the span one. If p is sent on by the bridge, and the bridge has received a
-// cancellation, the SERVER span ends: there is nothing more to wait for.
+// markCancelled notes that p cancels the request of the span one. Once the bridge has both received a cancellation and sent one on,
+// the SERVER span ends, and the CLIENT spans below it: there is nothing more to wait for.
 func (s *Spans) markCancelled(p *observe.Passed, one *recordedSpan) {
 	s.addEvent(one, &p.Message, s.contentAttribute("mcp.cancelled.reason", &p.Message, "reason"))
 	s.mu.Lock()
@@ -194,7 +196,7 @@ func (s *Spans) spanOfNotification(p *observe.Passed, id jsonrpc.ID, isToken boo
 	return nil
 }
 
-// numberAttribute returns an attribute for a number in params; invalid: it is no number.
+// numberAttribute returns an attribute for a member of params that is a number; invalid: there is no such member, or it is no number.
 func numberAttribute(name attribute.Key, m *jsonrpc.Message, member string) attribute.KeyValue {
 	n, err := strconv.ParseFloat(string(m.Lookup("params", member)), 64)
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 // LinePrefix is how each line begins that Append makes.
 const LinePrefix = `{"v":1,`
 
-// Append appends the line of a record, with its line feed. It allocates only to make dst larger, and to sort headers.
+// Append appends the line of a record, with its line feed. It allocates to make dst larger, to sort headers, and a few bytes for each
+// second in which there are records.
 func Append(dst []byte, r *Record) []byte {
 	return (*memberCache)(nil).appendLine(dst, r)
 }
@@ -69,8 +70,8 @@ type subject struct {
 // memberCache keeps the JSON members that were made of the latest subjects: there are few different ones. The zero value is
 // empty.
 type memberCache [32]struct {
-	of      subject
-	members []byte
+	of      subject // the subject of which members were made
+	members []byte  // the JSON members of that subject, each with a comma before it; empty: none were made
 }
 
 // maxCachedSubject is how long the members of a subject may be, in bytes, for a memberCache to keep them.
@@ -272,8 +273,8 @@ func (w *objectWriter) body(b *Body, message bool) {
 	}
 }
 
-// isShorterInBase64 reports whether a text is shorter in Base64 than as a JSON string, because of its escapes. It is false for
-// texts up to 1 MiB.
+// isShorterInBase64 reports whether a text is shorter in Base64 than as a JSON string, because of its escapes. For texts up to 1 MiB it
+// does not look, and is false.
 func isShorterInBase64(text []byte) bool {
 	if len(text) <= 1<<20 {
 		return false
@@ -376,7 +377,7 @@ var needsNoEscape = func() (all [256]bool) {
 	return all
 }()
 
-// isPlain reports whether a text is all ASCII and needs no escape in a JSON string.
+// isPlain reports whether a text is all ASCII and has nothing that appendString escapes.
 func isPlain(text []byte) bool {
 	const each, high = 0x0101010101010101, 0x8080808080808080
 	for ; len(text) >= 8; text = text[8:] {

@@ -36,7 +36,7 @@ func (f *sortedFields) set(h http.Header) {
 
 const (
 	maxCachedFieldBytes = 128 // how long a header, name and value together, may be for headerField to keep its member
-	maxCachedFields     = 32  // how many headers an exchange may have for recentFields to keep them
+	maxCachedFields     = 32  // how many headers a request or reply may have for recentFields to keep them
 )
 
 // isShort reports whether recentFields may keep these fields: they are few, and their names not long.
@@ -44,7 +44,8 @@ func (f sortedFields) isShort() bool {
 	return len(f) <= maxCachedFields && !slices.ContainsFunc(f, func(one headerField) bool { return len(one.name) > maxCachedFieldBytes })
 }
 
-// appendField appends a header to dst as a member of JSON. shown returns what is written in place of a value.
+// appendField appends a header, which has at least one value, to dst as a member of JSON. shown returns what is written in place of
+// a value.
 func appendField(dst []byte, name string, values []string, shown func(value string) string) []byte {
 	dst = append(appendString(dst, name), ':')
 	if len(values) == 1 { // one value is a string
@@ -56,8 +57,8 @@ func appendField(dst []byte, name string, values []string, shown func(value stri
 	return append(dst, ']')
 }
 
-// recentFields are the headers that exchanges had lately: most have the names of one of them, and many have its values. The zero
-// value is empty.
+// recentFields are the lists of headers that requests and replies had lately: most have the names of one of these lists, and many have
+// its values. The zero value is empty.
 type recentFields struct {
 	all  [8]sortedFields // up to eight lists of headers, in no order
 	next int             // index in all of the element that is replaced next
@@ -66,7 +67,7 @@ type recentFields struct {
 const (
 	inRequest     = "http.req."      // begins the path of a request's header in Record.Redacted
 	inResponse    = "http.resp."     // begins the path of a reply's header in Record.Redacted
-	sessionHeader = "Mcp-Session-Id" // the header with the session id, which is always taken out
+	sessionHeader = "Mcp-Session-Id" // the header with the session id, which each Redactor takes out
 )
 
 // headerJSON returns headers without secrets, as they stand in the line; nil: there are none. It adds the paths of headers that
@@ -113,7 +114,8 @@ func (m *recordMaker) appendFields(d *redact.Redactor, f sortedFields, h http.He
 	return true
 }
 
-// appendHeader appends one header without secrets to m.headers, as a member of JSON. taken: there was a secret in it.
+// appendHeader appends the header that f names, with these values but without secrets, to m.headers, as a member of JSON. taken: there
+// was a secret in it. It keeps a short member in f.
 func (m *recordMaker) appendHeader(d *redact.Redactor, f *headerField, values []string) (taken bool) {
 	clean := d.CleanMark() // asked for each header: meanwhile something may have been learned
 	if f.clean == clean && len(values) == 1 && string(f.value) == values[0] {

@@ -15,8 +15,8 @@ import (
 type FileOptions struct {
 	MaxText  int   // how much text of one message is written at most, in bytes; 0: DefaultFileMaxText; below 0: all of it
 	NoText   bool  // no text of messages is written; MaxText does not count
-	MaxBytes int64 // how long one file may be; 0: DefaultFileMaxBytes; below 0: there is only one, without limit
-	MaxFiles int   // how many files there are at most, with the one that is written to; 0: DefaultMaxFiles
+	MaxBytes int64 // how long one file may be, in bytes; 0: DefaultFileMaxBytes; below 0: without limit, so that all goes into one
+	MaxFiles int   // how many files there are at most, with the one that is written to; 0 or below: DefaultMaxFiles
 
 	// OnError is told of an error of the file, in a goroutine of the File's, and then of no other until lines were written again.
 	// It is also told each time that a full file cannot be renamed (ErrNotRenamed). nil: nobody is told.
@@ -30,7 +30,7 @@ const (
 )
 
 const (
-	maxQueuedBytes = 8 << 20  // how long the lines may be together that wait to be written; one line may always wait
+	maxQueuedBytes = 8 << 20  // how many bytes the lines may have together that wait to be written; one line may always wait
 	maxQueuedLines = 16 << 10 // how many lines may wait to be written
 )
 
@@ -44,7 +44,8 @@ const batchDelay = 10 * time.Millisecond
 
 // File is a Sink that writes lines to a file. Lines that come faster than they can be written are left out, and
 // the line of a Gap stands in their place. When the file NAME is full it becomes NAME.1, and the older ones NAME.2
-// and so on; so does a file NAME that is there when the File is made. Its methods may be called concurrently.
+// and so on, up to MaxFiles with NAME itself; what has no place any more is lost. So does a file NAME that is there
+// when the File is made. The methods of a File may be called concurrently.
 type File struct {
 	path string      // name of the file that is written to
 	opts FileOptions // with the defaults set
@@ -54,7 +55,7 @@ type File struct {
 	queuedCount   int        // how many lines queuedLines has, without those of Gaps
 	skippedBefore uint64     // how many lines were left out since the last one was added to queuedLines
 	lostLines     uint64     // how many lines in all were left out, or may not have been written
-	spareBuffer   []byte     // memory for the next queuedLines
+	spareBuffer   []byte     // memory for the next queuedLines; nil: there is none
 	closed        bool       // Close was called
 
 	wake       chan struct{} // holds one element when there is something to write, or it is the end
@@ -65,12 +66,13 @@ type File struct {
 
 	file        *os.File // the file that is written to; nil: it could not be opened again
 	size        int64    // how much was written to file since it was opened, in bytes
-	hasFailed   bool     // an error was reported, and no lines were written since
+	hasFailed   bool     // an error was reported (reportFailure), and no lines were written since
 	partialLine bool     // the last line in file may have no end, because a write failed
 	err         error    // the last error that there was, which Close returns
 }
 
-// NewFile makes a file, which only its owner may read, and starts the goroutine that writes to it. Close must be called.
+// NewFile makes a file with this name, which only its owner may read, and starts the goroutine that writes to it. What has the name
+// already is renamed, and must be a regular file. Close must be called.
 func NewFile(name string, o FileOptions) (*File, error) {
 	switch {
 	case o.NoText:
@@ -98,7 +100,8 @@ func NewFile(name string, o FileOptions) (*File, error) {
 // MaxText returns how many bytes of the text of a message the File wants in a line; below 0: all. It implements Sink.
 func (f *File) MaxText() int { return f.opts.MaxText }
 
-// Lost returns how many lines are missing in the files, or may be: they came too fast or too late, or were not written.
+// Lost returns how many lines are missing in the files, or may be: they came too fast or too late, could not be written, or PutGap
+// has told of them.
 func (f *File) Lost() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -249,7 +252,8 @@ func (f *File) reportFailure(err error, count int) {
 var ErrNotRenamed = errors.New("the full file cannot be renamed")
 
 // rotate closes the open file, if there is one, gives the files their next names, and opens a new one. If they cannot be renamed, it
-// opens the old file again and tells OnError. It returns an error if that file is as large as all files may be together, or if no file was open: then there is none.
+// opens the old file again and tells OnError, unless that file is as large as all files may be together, or no file was open. After an
+// error no file is open.
 func (f *File) rotate() error {
 	wasOpen := f.file != nil
 	if wasOpen {

@@ -17,7 +17,7 @@ const longTextSize = 64 << 10
 
 const (
 	maxBacklog      = 16 << 10 // how many records may wait to be made
-	maxBacklogBytes = 64 << 20 // how long the texts of waiting records may be together, with their copies that lack secrets
+	maxBacklogBytes = 64 << 20 // how many bytes waiting records may hold together (pendingRecord.size): mostly texts, with their copies that lack secrets
 )
 
 // maxUncounted is how many records must wait before the size of clients' headers counts for maxBacklogBytes: to measure headers
@@ -63,15 +63,15 @@ type backlog struct {
 
 // pendingRecord is what one record is made of.
 type pendingRecord struct {
-	passed        observe.Passed // the message, if event is nil
+	passed        observe.Passed // the message that the record is about, if event and between are nil
 	findings      *findings      // what was found in the message; nil: nobody has looked through it for secrets
-	event         observe.Event  // the event that the record is about; nil: it is about passed
+	event         observe.Event  // the event that the record is about; nil: it is about passed, or between is set
 	seq           uint64         // number of the record of an event
 	at            time.Time      // when the event was told; zero: a message or an Exchange, which have their own time
-	sinks         *[]Sink        // those that get the line
+	sinks         *[]Sink        // those that get the line; nil: between is set
 	size          int            // how much it adds to backlog.bytes
 	unseen        bool           // it counts in backlog.unseen: a message that nobody has looked through for secrets
-	skippedBefore uint64         // how many records were left out just before it
+	skippedBefore uint64         // how many records were left out just before it, because there was no room
 
 	between func() // what Recorder.RunBetween runs; nil: this is a record
 }

@@ -63,8 +63,8 @@ type findings struct {
 // noFindings says that there are no secrets in a message, as in most.
 var noFindings = &findings{}
 
-// findSecrets looks for secrets in a message. A message is not looked through again when it is sent, if nothing was found in it
-// when it was received.
+// findSecrets looks for secrets in a message, and in a response also for those of its request. A message is not looked through again
+// when it is sent, if nothing was found in it when it was received. The Redactor of SetTextRedactor learns from each message.
 func (r *Recorder) findSecrets(p *observe.Passed) *findings {
 	var extra [][]byte
 	if p.Message.Kind() == jsonrpc.Response && p.Call != nil {
@@ -109,7 +109,7 @@ func (m *recordMaker) setSession(s *observe.Session) {
 	}
 }
 
-// setMessage sets kind, method, id and size of the record to those of a message.
+// setMessage sets Kind, Method, ID and Size of the record to those of a message. Method and ID may still have secrets in them.
 func (m *recordMaker) setMessage(msg *jsonrpc.Message) {
 	m.Kind = messageKinds[msg.Kind()]
 	m.Method, m.ID, m.Size = msg.Method(), msg.ID(), msg.Size()

@@ -21,7 +21,7 @@ var ErrNotRecord = errors.New("it is no record of a trace")
 // maxShortString is how long a name, a method, an id and the like may be, in bytes. A bridge writes shorter ones.
 const maxShortString = 4 << 10
 
-// Parse reads one line. Members that Parse does not know are ignored, and a Kind that it does
+// Parse reads one line, with or without its line feed. Members that Parse does not know are ignored, and a Kind that it does
 // not know is kept. The Record may refer to the memory of line. The error is ErrVersion, or wraps ErrNotRecord and says what is wrong.
 func Parse(line []byte) (Record, error) {
 	line = bytes.Trim(line, " \t\r\n")
@@ -216,7 +216,7 @@ func (p *parser) wantObject(m jsonrpc.Member) {
 	}
 }
 
-// string reads a member that is a string.
+// string returns the text of a member that is a string; any other is a fault (fail).
 func (p *parser) string(m jsonrpc.Member) string {
 	text, ok := jsonrpc.Text(m.Value)
 	if !ok {
@@ -225,7 +225,8 @@ func (p *parser) string(m jsonrpc.Member) string {
 	return text
 }
 
-// shortString reads a member that is a string of at most maxShortString bytes: readers keep it longer than the line.
+// shortString returns the text of a member that is a string of at most maxShortString bytes; any other is a fault (fail). Readers keep
+// such a text longer than the line.
 func (p *parser) shortString(m jsonrpc.Member) string {
 	if len(m.Value) <= 6*maxShortString+2 { // each byte may be escaped, \u001b
 		if text := p.string(m); len(text) <= maxShortString {
@@ -236,7 +237,7 @@ func (p *parser) shortString(m jsonrpc.Member) string {
 	return ""
 }
 
-// strings reads a member that is an array of strings.
+// strings returns the elements of a member that is an array of strings; any other is a fault (fail).
 func (p *parser) strings(m jsonrpc.Member) (all []string) {
 	if m.Value[0] != '[' {
 		p.fail(m.Key)
@@ -247,7 +248,7 @@ func (p *parser) strings(m jsonrpc.Member) (all []string) {
 	return all
 }
 
-// header reads a member with headers: an object of strings and arrays of strings.
+// header returns the headers in a member that is an object of strings and arrays of strings; any other is a fault (fail).
 func (p *parser) header(m jsonrpc.Member) http.Header {
 	h := http.Header{}
 	p.wantObject(m)
@@ -295,7 +296,7 @@ func (p *parser) count(to *int, m jsonrpc.Member) {
 	}
 }
 
-// bytesOf reads a member that is a number of bytes into to; any other is a fault (fail).
+// bytesOf reads a member that is a number of bytes, and not below 0, into to; any other is a fault (fail).
 func (p *parser) bytesOf(to *int64, m jsonrpc.Member) {
 	if p.int64(to, m); *to < 0 {
 		p.fail(m.Key)
@@ -313,7 +314,7 @@ func (p *parser) micros(to *time.Duration, m jsonrpc.Member) {
 	*to = d
 }
 
-// bool reads a member that is true or false into to.
+// bool reads a member that is true or false into to; any other is a fault (fail).
 func (p *parser) bool(to *bool, m jsonrpc.Member) {
 	*to = m.Value[0] == 't'
 	if !*to && m.Value[0] != 'f' {
@@ -321,7 +322,7 @@ func (p *parser) bool(to *bool, m jsonrpc.Member) {
 	}
 }
 
-// time reads a member that is a time as in RFC 3339 into to.
+// time reads a member that is a time as in RFC 3339, of the years 1 to 9999, into to; any other is a fault (fail).
 func (p *parser) time(to *time.Time, m jsonrpc.Member) {
 	t, err := time.Parse(time.RFC3339Nano, p.shortString(m))
 	if year := t.UTC().Year(); err != nil || year < 1 || year > 9999 { // in UTC, too, it must be possible to write it
@@ -331,7 +332,7 @@ func (p *parser) time(to *time.Time, m jsonrpc.Member) {
 	*to = t
 }
 
-// id reads a member that is a JSON-RPC id into to.
+// id reads a member that is a JSON-RPC id or null, of at most maxShortString bytes, into to; any other is a fault (fail).
 func (p *parser) id(to *jsonrpc.ID, m jsonrpc.Member) {
 	if string(m.Value) == "null" {
 		*to = jsonrpc.NullID
@@ -358,7 +359,8 @@ func (p *parser) text(b *Body) {
 	}
 }
 
-// bytes decodes a string of JSON, and the Base64 in it if bodyForm is "b64".
+// bytes returns the text of value, a string of JSON; if bodyForm is "b64", what the text has in Base64. Anything else is a fault
+// (fail).
 func (p *parser) bytes(value []byte) []byte {
 	text, ok := jsonrpc.Text(value)
 	if !ok {

@@ -38,7 +38,7 @@ type Reader struct {
 
 	input *bufio.Reader // what is read
 	line  int           // number of the line that was read last; 0: none was
-	raw   []byte        // line of the record that Next has returned last
+	raw   []byte        // line of the record that Next has returned last; nil: it has returned none
 }
 
 // NewReader returns a Reader of the trace that r has, one record a line.

@@ -19,10 +19,10 @@ const (
 	Request      Kind = "request"      // a JSON-RPC request has passed one end of the bridge
 	Response     Kind = "response"     // a JSON-RPC response has passed one end of the bridge
 	Notification Kind = "notification" // a JSON-RPC notification has passed one end of the bridge
-	HTTP         Kind = "http"         // an HTTP exchange that has ended
+	HTTP         Kind = "http"         // an HTTP exchange, of a client with the bridge or of the bridge with a server, that has ended
 	Refused      Kind = "refused"      // a client's request that the bridge has refused
 	Stream       Kind = "stream"       // a stream was opened, resumed or closed
-	Session      Kind = "session"      // a client's session was opened or has ended
+	Session      Kind = "session"      // a client's session was opened, has ended, or could not be opened
 	Process      Kind = "process"      // a server process was started, is to end, has ended
 	Stderr       Kind = "stderr"       // a line that a process has written to stderr
 	Noise        Kind = "noise"        // output of a process on stdout that is no message
@@ -38,8 +38,8 @@ func (k Kind) IsMessage() bool { return k == Request || k == Response || k == No
 const (
 	Downstream = "down" // a value of Record.Hop: between the clients and the bridge
 	Upstream   = "up"   // a value of Record.Hop: between the bridge and the servers
-	ToServer   = "c2s"  // a value of Record.Dir: from the client to the server ("c2s")
-	ToClient   = "s2c"  // a value of Record.Dir: from the server to the client ("s2c")
+	ToServer   = "c2s"  // a value of Record.Dir: from the client to the server
+	ToClient   = "s2c"  // a value of Record.Dir: from the server to the client
 )
 
 // Record is one line of a trace. The zero value of a field says that the line has no such
@@ -59,11 +59,11 @@ type Record struct {
 	// received, the bridge itself has made it, or the received one has no record.
 	CauseSeq uint64
 
-	Era       string // "legacy" or "modern"
-	Transport string // "http", "sse", "websocket", "socket", "stdio"
+	Era       string // what the client speaks, "legacy" or "modern"; not at the servers' end
+	Transport string // the client's transport, at the servers' end the server's: "http", "sse", "websocket", "socket", "tcp", "stdio"
 
 	Method string     // MCP method of the message; of a response, that of its request
-	Name   string     // name of the tool or prompt, or URI of the resource, that the request is for; of a response, that of its request
+	Name   string     // name of the tool or prompt, or URI of the resource, that the request is for; of a response or a cancellation, that of its request
 	ID     jsonrpc.ID // JSON-RPC id of the message, or of the request that a Note is about; zero: it has none
 	Size   int        // length in bytes of the message, of the line of stderr or of the noise, as it passed
 
@@ -78,8 +78,8 @@ type Record struct {
 	Reason string // of a Drop: why the message was dropped; of a Noise: why it is no message; of a Stream: why it was closed
 	Lost   uint64 // of a Gap: how many records are missing
 
-	// Redacted is what was taken out of Body and HTTP: paths such as "params.arguments.token",
-	// "http.req.Authorization".
+	// Redacted is what was taken out of Body and HTTP: paths such as "params.arguments.token" and
+	// "http.req.Authorization"; "raw" for a Body that is no message; "*" for all of a message, or for further paths.
 	Redacted []string
 
 	HTTP  *Exchange // of an HTTP or a Refused: the HTTP exchange; nil: of other kinds
@@ -105,9 +105,9 @@ type Body struct {
 // Exchange is an HTTP exchange, or as much of it as a refusal knows.
 type Exchange struct {
 	Method         string        // HTTP method: "POST"
-	URL            string        // Downstream: path and query; Upstream: the whole URL
-	Proto          string        // "HTTP/1.1"
-	RemoteAddr     string        // the peer's address
+	URL            string        // of a client's request (Downstream), path and query, of a Refused only the path; of one to a server (Upstream), the whole URL
+	Proto          string        // version of HTTP, such as "HTTP/1.1"; "": of a Refused, or there was no reply
+	RemoteAddr     string        // the peer's address; "": not known
 	Status         int           // HTTP status of the reply; 0: there was no reply
 	RequestHeader  http.Header   // headers of the request; of a Refused, at most Host and Origin
 	ResponseHeader http.Header   // headers of the reply
@@ -119,11 +119,12 @@ type Exchange struct {
 	Reason         string        // of a refusal: what the client was told
 	Err            string        // why it has not ended in an orderly way; "": it has
 
-	requestHeaderJSON  []byte // headers of the request as they stand in the line; a Recorder sets it in place of RequestHeader
-	responseHeaderJSON []byte // headers of the reply as they stand in the line; a Recorder sets it in place of ResponseHeader
+	requestHeaderJSON  []byte // headers of the request as they stand in the line; a Recorder sets it in place of RequestHeader; nil: RequestHeader counts
+	responseHeaderJSON []byte // headers of the reply as they stand in the line; a Recorder sets it in place of ResponseHeader; nil: ResponseHeader counts
 }
 
-// Event is the part of a Record that tells what has happened to a Stream, Session or Process, or the Note.
+// Event is the part of a Record that tells what has happened to a Stream, Session or Process, what a Note says, and of which process
+// a Stderr or Noise is.
 type Event struct {
 	// Action is "opened", "resumed" or "closed" of a Stream; "opened", "ended" or "failed" of a Session;
 	// "started", "stopping" or "ended" of a Process.
@@ -136,11 +137,11 @@ type Event struct {
 
 	Client   string // name of the session's client
 	Version  string // version of the session's client
-	Revision string // protocol version that the session has negotiated
-	Calls    uint64 // how many requests the session's client has made
+	Revision string // protocol version of a session that was opened: negotiated, or named by a modern client
+	Calls    uint64 // of a session that has ended: how many requests its client has made
 
 	FromEventID string        // id of the event after which a stream was resumed
-	Reason      string        // how a session has ended
+	Reason      string        // of a session that has ended: how, in words
 	Err         string        // of a session or process: what went wrong; "": it has ended in an orderly way
 	Duration    time.Duration // of a session or process that has ended: how long it lasted
 	Code        string        // of a Note: a word for what it says, such as "late"

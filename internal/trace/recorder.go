@@ -34,13 +34,13 @@ type Recorder struct {
 	textRedactor atomic.Pointer[redact.Redactor] // takes the secrets out for RedactText; nil: redactor does; see SetTextRedactor
 
 	mu             sync.Mutex             // held while sinks are added or removed; guards sinkUserCounts and stopWatch
-	sinkUserCounts map[Sink]int           // by Sink: how often AddSink was called for it and not released
+	sinkUserCounts map[Sink]int           // by Sink: how many calls of AddSink for it were not released so far
 	stopWatch      func()                 // ends observer.Watch; nil: it does not watch
-	sinks          atomic.Pointer[[]Sink] // never empty; nil: there are none
+	sinks          atomic.Pointer[[]Sink] // the Sinks that get lines; never empty; nil: there are none
 	backlog        backlog                // what waits to be recorded; has a lock of its own
 }
 
-// NewRecorder returns a Recorder of what o tells.
+// NewRecorder returns a Recorder of what o tells; d takes the secrets out. It records once it has a Sink (AddSink).
 func NewRecorder(o *observe.Observer, d *redact.Redactor) *Recorder {
 	r := &Recorder{observer: o, sinkUserCounts: map[Sink]int{}}
 	r.redactor.Store(d)
@@ -129,7 +129,7 @@ func (r *Recorder) WaitingLine(w *observe.WaitingCall) []byte {
 type recordMaker struct {
 	Record
 	messageText messageBuffer // memory for the text of a message
-	line        []byte        // memory for the line
+	line        []byte        // memory for the line of the record
 	now         time.Time     // when the event was told, or WaitingLine was called
 
 	members memberCache // members that many lines have
@@ -159,14 +159,14 @@ func (b *messageBuffer) join(msg *jsonrpc.Message) []byte {
 	return *b
 }
 
-// clear gives the memory up if it is large.
+// clear gives the buffer's memory up if it is larger than maxReusedBytes.
 func (b *messageBuffer) clear() {
 	if cap(*b) > maxReusedBytes {
 		*b = nil
 	}
 }
 
-// reset empties the record once its line was given to the Sinks, and gives up memory that is large.
+// reset empties the record once its line was given to the Sinks, and gives up memory that is larger than maxReusedBytes.
 func (m *recordMaker) reset() {
 	if m.HTTP != nil {
 		m.exchange = Exchange{}

@@ -9,9 +9,9 @@ import (
 
 // RingOptions bound a Ring. The zero value works.
 type RingOptions struct {
-	MaxRecords int // how many lines are kept at most; 0: 8,192
-	MaxBytes   int // how long the lines are together at most; 0: 16 MiB
-	MaxText    int // how much text of one message is kept at most, in bytes; 0: 64 KiB
+	MaxRecords int // how many lines are kept at most; 0 or below: 8,192
+	MaxBytes   int // how many bytes the lines have together at most; 0 or below: 16 MiB
+	MaxText    int // how much text of one message is kept at most, in bytes; 0 or below: 64 KiB
 }
 
 const (
@@ -34,7 +34,7 @@ type Ring struct {
 
 	mu        sync.Mutex    // guards what follows
 	lines     [][]byte      // the line at position p is lines[p % len(lines)]
-	first     uint64        // position of the oldest line
+	first     uint64        // position of the oldest line; next if there are none
 	next      uint64        // position of the next line; the first one has 1
 	bytes     int           // how long the lines are together
 	segment   []byte        // memory that is being filled with copies of lines
@@ -108,7 +108,7 @@ func (r *Ring) dropOldest() {
 // Follower reads a Ring. It must not be used concurrently.
 type Follower struct {
 	ring *Ring  // the Ring that it reads
-	next uint64 // position of the line that comes next
+	next uint64 // position in the Ring of the line that the Follower has next
 }
 
 // Follow returns a Follower that begins with the line at a position, which Follower.Position has returned; 0: with the

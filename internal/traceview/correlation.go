@@ -26,14 +26,14 @@ type Correlation struct {
 
 // passedMessage is a message that has passed one end of the bridge.
 type passedMessage struct {
-	trace.Record // without its Body
+	trace.Record // the record of the message, without its Body and what else dropLongFields takes out
 
 	cancelledID jsonrpc.ID       // of notifications/cancelled: the id of the request that it cancels; zero: not known
 	answer      *passedMessage   // of a request: its response; nil: there is none
 	request     *passedMessage   // of a response: the request that it answers; nil: not known
 	derived     []*passedMessage // of a received message: the messages that the bridge has made of it and sent
 	dropRecord  *trace.Record    // the record that says that this received message was dropped; nil: there is none
-	cancelled   bool             // of a request: its sender has cancelled it before it was answered
+	cancelled   bool             // of a request: a cancellation has passed where the request did, before an answer
 }
 
 // callDirection is where requests pass, and in which direction: a map key.

@@ -21,7 +21,7 @@ const lateThreshold = 10 * time.Second
 type View struct {
 	*trace.Record
 
-	Pending   bool          // it is a request that has no answer, at least so far
+	Pending   bool          // it is a request that has no answer, at least so far; false for one that has just come to Viewer.Live
 	Cancelled bool          // it is a request that its sender has cancelled before it was answered; Pending may be true, too
 	Waited    time.Duration // of a request: how long it waited for its answer; without one, until the end of the trace, or until now; 0: not known
 	Answer    *trace.Record // of a request: the record of its answer, without its Body; nil: there is none, or it is not known
@@ -35,7 +35,7 @@ type Filter struct {
 // conditionGroup is the words of a filter of which one must hold. It holds if one of its conditions does; if negated, if none
 // of them does.
 type conditionGroup struct {
-	key        string             // the one of FilterKeys that its words have; "": its word is a text
+	key        string             // the one of FilterKeys that its words have; "": it has one word, which is a text
 	negated    bool               // its words have "!" in front
 	conditions []func(*View) bool // one for each word
 }
@@ -44,8 +44,9 @@ type conditionGroup struct {
 var FilterKeys = []string{"method", "tool", "id", "dir", "hop", "ses", "srv", "status", "kind", "slow"}
 
 // ParseFilter reads a filter. Each word is KEY:VALUE with one of FilterKeys, or text that the record has
-// to contain, in upper or lower case. A "!" in front of a word turns it round. All of the words must hold; but of
-// several with the same key only one, unless they are texts or slow. Patterns, such as of method, may have * for any text.
+// to contain, in upper or lower case. A "!" in front of a word turns it round. All of the words must hold; but of several with the
+// same key and no "!" only one, unless they are texts or slow. Patterns, such as of method, may have * for any text. Empty words do
+// not count.
 func ParseFilter(words []string) (Filter, error) {
 	var f Filter
 	for _, word := range words {
@@ -184,7 +185,8 @@ func parseStatus(value string) (func(*View) bool, error) {
 	return func(v *View) bool { return v.Code == n || v.HTTP != nil && v.HTTP.Status == n }, nil
 }
 
-// hasFailed reports whether a record tells of an error, a failed tool, a dropped message, or an HTTP status from 400 on.
+// hasFailed reports whether a record tells of an error (of a response, an HTTP exchange, a session or a process), a failed tool, a
+// dropped message, or an HTTP status from 400 on.
 func hasFailed(r *trace.Record) bool {
 	switch {
 	case r.HTTP != nil:
@@ -195,8 +197,8 @@ func hasFailed(r *trace.Record) bool {
 	return r.Code != 0 || r.Failed || r.Kind == trace.Drop
 }
 
-// durationOf returns how long what v tells of has lasted: an HTTP exchange; a request, until its answer; a response, since its
-// request; 0: not known.
+// durationOf returns how long what v tells of has lasted: an HTTP exchange; a request, until its answer or until now; a response, or a
+// remark about a request, since that request; 0: not known.
 func durationOf(v *View) time.Duration {
 	switch {
 	case v.HTTP != nil:
@@ -207,7 +209,8 @@ func durationOf(v *View) time.Duration {
 	return v.Duration
 }
 
-// containsText returns the condition that text occurs, in upper or lower case, in most of what a record shows, or in its Body.
+// containsText returns the condition that text occurs, in upper or lower case, in the Body of a record, or in most of its other texts.
+// Session, headers and times are not looked through.
 func containsText(text string) func(*View) bool {
 	want := bytes.ToLower([]byte(text))
 	has := func(s string) bool { return strings.Contains(strings.ToLower(s), string(want)) }

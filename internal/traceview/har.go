@@ -35,7 +35,7 @@ type (
 		Comment   string      `json:"comment,omitempty"`            // why it was refused or how it failed; or that it is no HTTP exchange
 		Kind      string      `json:"_resourceType,omitempty"`      // "websocket"; "": another entry
 		Frames    []harFrame  `json:"_webSocketMessages,omitempty"` // the messages on a WebSocket
-		Synthetic string      `json:"_synthetic,omitempty"`         // the transport of what is no HTTP exchange, or "mcp" where that is not recorded; "": it is an exchange
+		Synthetic string      `json:"_synthetic,omitempty"`         // of what is no HTTP exchange: the client's transport; "mcp" at the servers' end, and where none is recorded; "": it is one
 		Server    string      `json:"_server,omitempty"`            // the configured name of the server; "": the record names none
 		Session   string      `json:"_session,omitempty"`           // the bridge's own name of the session, such as "s1"
 		Hop       string      `json:"_hop,omitempty"`               // between whom it passed: "down", client and bridge, or "up", bridge and server
@@ -133,7 +133,7 @@ func exportHAR(w io.Writer, records iter.Seq[*View]) error {
 // harBuilder makes the entries of HAR from the records of a trace. The messages of an exchange are recorded before it.
 type harBuilder struct {
 	entries      []*harEntry              // the entries so far, but for those in refused
-	refused      []*harEntry              // entries of refusals, which count only if the trace has no exchanges: otherwise each refusal is an exchange, too
+	refused      []*harEntry              // entries of the records of refusals; left out if the trace has exchanges: each refusal is one of these, too
 	unmatched    map[harKey][]*harMessage // messages that are in no entry so far, by where they passed
 	sockets      map[string]*harEntry     // entries of WebSockets, by session and hop
 	hasExchanges bool                     // the trace has records of HTTP exchanges
@@ -227,7 +227,7 @@ func (h *harBuilder) addUnexchanged(all []*harMessage) {
 		}
 		transport := m.Transport
 		if m.Hop == trace.Upstream || transport == "" {
-			transport = "mcp" // which one it was is not recorded
+			transport = "mcp" // at the servers' end for all transports; at the clients' end none is recorded
 		}
 		e := syntheticEntry(&m.Record, transport)
 		e.Request.Post = &harPost{Type: "application/json", Params: []harPair{}, Text: validText(bodyText(&m.Body))}
@@ -291,8 +291,8 @@ func (h *harBuilder) newExchangeEntry(r *trace.Record) *harEntry {
 	return e
 }
 
-// maxDisorder is how much earlier than an exchange its messages may be recorded: addMessages looks at no earlier ones, as a
-// stream that stays open may have had very many.
+// maxDisorder is how much earlier than the beginning of an exchange its messages may have passed for addMessages to look at them: a
+// stream that stays open may have had very many before.
 const maxDisorder = time.Second
 
 // addMessages puts the messages that passed in the place and time of the exchange r into its entry e: of a POST the client's

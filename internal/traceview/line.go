@@ -21,8 +21,8 @@ type printer struct {
 	Bodies     bool // the text of a message is printed below its line, and headers and what was redacted
 	SideBySide bool // like Bodies, but a message that the bridge has made of another is printed beside that one, with what differs marked
 
-	Exchanges bool // records of the kinds HTTP and Stream are shown, too, and with a message the name of the stream it passed on
-	Width     int  // how many characters a line of SideBySide has; 0: 160
+	Exchanges bool // records of the kinds HTTP and Stream are shown, too, and with a message the name of the stream on which it passed
+	Width     int  // how many characters a line of SideBySide may have; 0: 160
 
 	buf          []byte // text that was not written to Out so far
 	err          error  // the first error of Out; nothing is written after it
@@ -32,7 +32,7 @@ type printer struct {
 	lastDay      string // date of the last line that has a time; "": none had
 }
 
-// showsByDefault reports whether records of a kind are shown if the filter has no word "kind" or "status".
+// showsByDefault reports whether records of a kind are shown where the filter has no word with the key "kind" or "status".
 func (p *printer) showsByDefault(k trace.Kind) bool {
 	switch k {
 	case trace.HTTP, trace.Stream:

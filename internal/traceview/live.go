@@ -15,7 +15,7 @@ const (
 )
 
 // pendingInterval is how often Live looks for requests that wait for an answer. A request counts as one that waits
-// (status:pending) once it has waited this long.
+// (status:pending) at the first look after it has waited this long.
 const pendingInterval = time.Second
 
 const (
@@ -29,8 +29,8 @@ type liveView struct {
 	waiting      map[callDirection]map[jsonrpc.ID]*waitingRequest // the requests without an answer, by where they passed, and by id
 	waitingCount int                                              // how many requests are in waiting
 	keepLines    bool                                             // with printPending, the lines of the requests in waiting are kept: records are printed as they stand in the trace
-	waitingBytes int                                              // how long the kept lines are together
-	printPending bool                                             // a request is printed not when it comes, but once it has waited for pendingInterval
+	waitingBytes int                                              // how many bytes the kept lines have together
+	printPending bool                                             // a request is printed not when it comes, but once it has waited for pendingInterval: the filter asks for a status
 	reprintLate  bool                                             // a request is printed again once it has waited for lateThreshold
 }
 
@@ -38,8 +38,8 @@ type liveView struct {
 type waitingRequest struct {
 	record         trace.Record // without its Body
 	line           []byte       // its line in the trace, for printWaiting to print as it stands there; nil: it is not kept (keepLines)
-	pendingPrinted bool         // it has waited for pendingInterval, and was printed then if printPending wants that
-	latePrinted    bool         // it has waited for lateThreshold, and was printed then if reprintLate wants that
+	pendingPrinted bool         // it has waited for pendingInterval, or was printed when it came (Earlier): printPending prints it no more
+	latePrinted    bool         // it has waited for lateThreshold: reprintLate prints it no more
 }
 
 // Live prints records as they come, until in ends or ctx is done. in must end with ctx. The error is that of in, of ctx or of Out.

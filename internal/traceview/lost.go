@@ -23,8 +23,8 @@ const (
 	Cancelled LossPlace = "cancelled"
 )
 
-// Loss is a message that got lost, or a request that nobody has answered. An answer that the bridge has made itself, to a
-// request that it has passed on, does not count as one.
+// Loss is a message that got lost, or a request that nobody has answered or that was cancelled. An answer that the bridge has made
+// itself, to a request that it has passed on, does not count as one.
 type Loss struct {
 	Place  LossPlace      // where the message was lost
 	Record trace.Record   // the record of the message, without its Body
@@ -32,7 +32,7 @@ type Loss struct {
 	Path   []trace.Record // how far the message came: Record, and the records of what was made of it
 
 	cancelled bool          // the request was cancelled, by its sender or by the bridge
-	dropped   *trace.Record // the record of a dropped answer of which this Loss tells, too; nil: none
+	dropped   *trace.Record // the record that says that the answer to the message was dropped, of which this Loss tells, too; nil: none
 }
 
 // Lost returns the messages that got lost, and the requests that were cancelled or have no answer, in order of time; then the
@@ -223,7 +223,7 @@ func peerNames(r *trace.Record) (nearPeer, farPeer string) {
 	return "server", "client"
 }
 
-// lossPlaceOf returns AtClient for "client", else AtServer.
+// lossPlaceOf returns the place of a request that a peer has not answered: AtClient for the peer "client", else AtServer.
 func lossPlaceOf(peer string) LossPlace {
 	if peer == "client" {
 		return AtClient

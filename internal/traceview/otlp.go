@@ -24,11 +24,11 @@ type otlpSpan struct {
 	Trace  string     `json:"traceId"`                // id of the trace that the span belongs to, in hexadecimal
 	ID     string     `json:"spanId"`                 // id of the span, in hexadecimal
 	Parent string     `json:"parentSpanId,omitempty"` // id of the span above, in hexadecimal; "": there is none
-	Name   string     `json:"name"`                   // the method; of a tool or prompt also its name
+	Name   string     `json:"name"`                   // the method of the request, and the name of its tool or prompt
 	Kind   int        `json:"kind"`                   // 2 (SERVER): the bridge has received the request; 3 (CLIENT): it has sent it
 	Start  string     `json:"startTimeUnixNano"`      // when the request passed, in nanoseconds since 1970
 	End    string     `json:"endTimeUnixNano"`        // when its answer passed, or the trace ends, in nanoseconds since 1970
-	Attrs  []otlpAttr `json:"attributes"`             // attributes, such as the tool
+	Attrs  []otlpAttr `json:"attributes"`             // attributes of the span, such as the method and the tool of the request
 	Status otlpStatus `json:"status"`                 // whether the request failed
 }
 

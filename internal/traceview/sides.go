@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	maxBodyBytes = 64 << 20 // how long the texts that bodies keep may be together, in bytes
-	maxBodyCount = 20_000   // of how many messages bodies keep the text
+	maxBodyBytes = 64 << 20 // how long the texts that bodies keep may be together, in bytes; one longer text may be kept alone
+	maxBodyCount = 20_000   // of how many messages bodies keep the text at most
 )
 
 // bodies keeps the texts of the latest received messages, to be shown beside messages that the bridge makes of them later.
@@ -87,8 +87,8 @@ type wrappedRow struct {
 	width int    // how many characters it shows
 }
 
-// wrapText breaks a text into rows of width characters. Its parts spans are marked: by colour, or without Color by opening and
-// closing around them. A row is good until the next one is asked for.
+// wrapText breaks a text, made printable, into rows of width characters. Its parts spans are marked: by colour, or without Color by the
+// texts opening and closing around them. A row is good until the next one is asked for.
 func (p *printer) wrapText(text []byte, spans []textRange, width int, opening, closing string) iter.Seq[wrappedRow] {
 	return func(yield func(wrappedRow) bool) {
 		w := textWrapper{width: width, yield: yield}

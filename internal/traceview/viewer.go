@@ -13,24 +13,25 @@ import (
 
 // Viewer reads a trace and writes what is wanted of it. It must not be used concurrently.
 type Viewer struct {
-	Out      *bufio.Writer // the caller flushes it; Live does so itself
+	Out      *bufio.Writer // where what is wanted is written; the caller flushes it, but Live does so itself
 	Err      io.Writer     // gets the warnings: of lines that could not be read, and of missing records
 	Terminal bool          // Out is shown on a terminal: colours are used, and control characters in JSON escaped
 	Width    int           // the width of the terminal, in characters; 0: not known
 
 	Filter    Filter // which records are wanted
-	Verbose   int    // 0: a line for each record; 1: also its body; more: both ends of a message side by side
-	JSON      bool   // records are written as they stand in the trace
-	Exchanges bool   // HTTP exchanges and streams are shown, too
+	Verbose   int    // 0: a line for each record; 1: below it also its body and headers; more: a message beside the one that it was made of
+	JSON      bool   // records are written as they stand in the trace; Verbose and Exchanges do not count
+	Exchanges bool   // HTTP exchanges and streams are shown also if Filter has no word with the key "kind" or "status"
 }
 
 // reorderWindow is how many records PrintAll holds back at most, to put them into the order of their numbers.
 const reorderWindow = 64
 
-// ErrNoTrace says that a file has lines, but no record in any of them.
+// ErrNoTrace says that a trace has lines, but no record in any of them. Blank lines do not count.
 var ErrNoTrace = errors.New("no line of it is a record of a trace")
 
-// ReadAll reads a whole trace, and returns which of its records belong together. It warns of lines that are no records.
+// ReadAll reads a whole trace, and returns which of its records belong together, also with an error: then of those before it. It warns
+// of lines that are no records. The error is that of in, or ErrNoTrace.
 func (s *Viewer) ReadAll(in io.Reader) (*Correlation, error) {
 	var correlation Correlation
 	err := s.eachRecord(in, true, func(r *trace.Record, _ []byte) error { correlation.Add(r); return nil })
@@ -53,7 +54,7 @@ func (s *Viewer) PrintAll(in io.Reader, correlation *Correlation) error {
 }
 
 // PrintLost prints what got lost, as correlation tells, and requests that their senders have cancelled, as far as Filter wants
-// them. n is how many messages got lost.
+// them. n is how many messages got lost, without the requests that their senders have cancelled. It warns of missing records.
 func (s *Viewer) PrintLost(correlation *Correlation) (n int, err error) {
 	p := printer{Out: s.Out, Color: s.Terminal}
 	cancelled := 0
@@ -125,7 +126,7 @@ func (s *Viewer) Export(in io.Reader, correlation *Correlation, format string) e
 	return err
 }
 
-// errEnough ends eachRecord when the export has failed: its own error tells why.
+// errEnough ends eachRecord when the export has failed: the error of export tells why.
 var errEnough = errors.New("no more is wanted")
 
 // newPrintFunc returns a function that prints v unless Filter or the other options leave it out. line is the record as it

@@ -13,7 +13,7 @@ type sensitivity uint8
 const (
 	harmless      sensitivity = iota // the value is no secret
 	alwaysSecret                     // the value is a secret, whatever it is
-	countOrSecret                    // the value is a count if it is a number ("maxTokens"), else a secret
+	countOrSecret                    // the value is no secret if it is a number, since it is a count ("maxTokens"), else it is one
 )
 
 // IsSensitive reports whether a name, of a member, header or variable, tells that its value is a secret.
@@ -103,7 +103,8 @@ func sensitivityIn[T string | []byte](name T, set uint32) sensitivity {
 	return harmless
 }
 
-// sensitivityOfWords returns the sensitivity of any name: it takes the name apart, which costs more than sensitivityIn.
+// sensitivityOfWords returns whether any name, whose escapes are decoded, is sensitive: it takes the name apart into its words, which
+// costs more than sensitivityIn.
 func sensitivityOfWords(name string) sensitivity {
 	joined, parts := splitWords(name)
 	for _, stem := range sensitiveStems {

@@ -63,8 +63,8 @@ type Redactor struct {
 	cleanNames    [32]atomic.Pointer[knownCleanName] // the latest names without secrets, by some of their bytes: most messages have one of few
 }
 
-// CleanMark stands for all values that a Redactor looks for at one time. Who keeps it with a message in which nothing was found
-// knows that nothing would be found now, as long as the Redactor's method CleanMark returns the same pointer.
+// CleanMark stands for all values that a Redactor looks for at one time. Who keeps the pointer with a message in which nothing was
+// found knows that nothing would be found now, as long as the Redactor's method CleanMark returns the same pointer.
 type CleanMark struct {
 	learned *learnedSet // the values that had been learned at that time
 }
@@ -80,7 +80,7 @@ func (d *Redactor) CleanMark() *CleanMark {
 	return c
 }
 
-// IsPlainID reports whether an id, as JSON, is a whole number of digits alone in which there is no secret.
+// IsPlainID reports whether an id, as JSON, is a whole number of digits alone in which there is surely no secret.
 func (d *Redactor) IsPlainID(id string) bool {
 	for i := range len(id) {
 		if id[i] < '0' || id[i] > '9' {
@@ -104,7 +104,7 @@ func IsCredentialHeader(name string) bool {
 	return slices.Contains(credentialHeaders, textproto.CanonicalMIMEHeaderKey(name)) || IsSensitive(name)
 }
 
-// urlHeaders are the headers whose values are URLs, or may be.
+// urlHeaders are the headers whose values are URLs, or may be: of Mcp-Name, the URI of a resource.
 var urlHeaders = []string{"Location", "Content-Location", "Referer", "Mcp-Name"}
 
 // commonHeaders are headers that most exchanges have: New finds out their headerKinds, so that this is not done for each
@@ -195,10 +195,10 @@ func (d *Redactor) addSecret(s string) {
 	d.hasEscapable = d.hasEscapable || isEscapable([]byte(s))
 }
 
-// Message takes secrets, and the values in extra, out of a message, which is valid JSON. out is message itself if there are
-// none in it, else a copy. redacted are the paths of what was taken out, such as "params.arguments.token". found are strings
-// that were taken out because of a name or a path, and not for what they are: they may be the extra values for an answer to the
-// message.
+// Message takes secrets, and the values in extra, out of a message, which is valid JSON. out is message itself if there are none in
+// it, else a copy; if a secret would still stand in that, out is the JSON string of Placeholder alone. redacted are the paths of
+// what was taken out, such as "params.arguments.token". found are strings that were taken out because of a name or a path, and not
+// for what they are: they may be the extra values for an answer to the message.
 func (d *Redactor) Message(message []byte, extra [][]byte) (out []byte, redacted []string, found [][]byte) {
 	if d.off && len(extra) == 0 && !mayHaveRequestState(message) || d.isClean(message, extra) {
 		return message, nil, nil
@@ -234,8 +234,8 @@ func (d *Redactor) containsSecret(text []byte) bool {
 	return d.prefilter.mayBeIn(text) && slices.ContainsFunc(d.secrets, holds) || slices.ContainsFunc(d.learned.valuesMaybeIn(text), holds)
 }
 
-// Text takes secrets out of a text that is no JSON: a line of stderr, an error. changed says
-// whether there were any; if not, out is text itself.
+// Text takes secrets out of a text that is no JSON: a line of stderr, an error. changed says whether there were any; if not, out is
+// text itself. With Options.Off, only session ids in URLs are taken out.
 func (d *Redactor) Text(text []byte) (out []byte, changed bool) {
 	cuts := d.appendTextCuts(nil, text, nil)
 	if !d.off {
@@ -259,7 +259,8 @@ func (d *Redactor) String(text string) string {
 	return string(out)
 }
 
-// URL takes out of a URL the values of its query and fragment, its user and password, and secrets. changed says whether there were any.
+// URL takes out of a URL the values of its query and fragment, its user and password, and secrets; with Options.Off, only session ids.
+// changed says whether there were any.
 func (d *Redactor) URL(text string) (out string, changed bool) {
 	if !d.mayHoldSecret(text) && !strings.ContainsAny(text, urlParts) {
 		return text, false
@@ -274,7 +275,7 @@ func (d *Redactor) URL(text string) (out string, changed bool) {
 }
 
 // HeaderValue returns a value of the header name without secrets, or Placeholder (perhaps behind "Bearer" or "Basic") if all of
-// it may be one.
+// it may be one. With Options.Off, only the session id is taken out.
 func (d *Redactor) HeaderValue(name, value string) (clean string) {
 	if value == "" {
 		return ""

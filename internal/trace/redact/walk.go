@@ -16,7 +16,7 @@ const (
 	maxRemovedValues = 64  // how many strings that were taken out because of a name or a path are looked for in the rest of a message
 	minRemovedBytes  = 6   // how long a value must be, in bytes, for rememberRemoved to keep it
 	maxNestingDepth  = 4   // up to how many levels deep JSON in strings of JSON is looked through
-	maxRemovalPasses = 8   // how many times the length of the message is what rememberRemoved looks at in all
+	maxRemovalPasses = 8   // rememberRemoved looks at so many times the length of the message in all, and at no more
 )
 
 // walk looks at every member of a message once, and notes what is to be taken out. It does not recurse into objects and arrays,
@@ -32,15 +32,15 @@ type walk struct {
 	nestingDepth   int       // in how many strings, each inside the other, text stands; 0: text is the message
 	searchStrings  bool      // keys, strings and numbers are looked through, as secrets may stand in them
 	decodesEscapes bool      // strings with escapes are decoded before they are looked through
-	removedBytes   int       // how many bytes rememberRemoved was given
+	removedBytes   int       // how many bytes rememberRemoved was given in all
 	elicitation    tristate  // whether the message is elicitation/create; see isElicitation
 }
 
-// tristate is the answer to a question that is asked only when it is needed, and then kept.
+// tristate is the answer to a question with yes or no, which is looked for only when it is needed, and then kept.
 type tristate uint8
 
 const (
-	unknown tristate = iota // not asked so far
+	unknown tristate = iota // the answer was not looked for so far
 	no                      // the answer is no
 	yes                     // the answer is yes
 )
@@ -260,8 +260,8 @@ func (w *walk) endContainer(end int) {
 	w.stack = w.stack[:last]
 }
 
-// visitValue looks at the value at i, and returns the index behind it. An object or array is put on the stack as f, and the index is
-// that behind its opening bracket.
+// visitValue looks at the value that begins at i, and returns the index behind it; of an object or array, which it puts on the stack
+// as f, the index behind the opening bracket.
 func (w *walk) visitValue(i int, f frame) int {
 	if i >= len(w.text) {
 		return i
@@ -496,7 +496,7 @@ func isKey(text []byte, i int) bool {
 	return i < len(text) && text[i] == ':'
 }
 
-// addCut has the text at at replaced by with, and lists the path. key: the text is a key.
+// addCut has the part at of the text replaced by with, and lists the path of what is looked at. key: the part is a key.
 func (w *walk) addCut(at span, with string, key bool) {
 	w.cuts = append(w.cuts, cut{at.from, at.to, with})
 	w.listPath("", key)
