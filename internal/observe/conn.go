@@ -62,7 +62,7 @@ func (c *conn) outDirection() Direction { return ToServer + ToClient - c.inDirec
 
 // mustObserve reports whether m, which goes in direction dir, must be looked at: because somebody is to be told of it, or because it
 // may answer or cancel a request that somebody was told of, though nobody may watch any more. With a Sampler, each request must be,
-// and notifications while such a request waits. Until it is known who the client is, mustObserve itself looks for that in m.
+// and notifications while a request waits that was told. Until it is known who the client is, mustObserve looks for that in m, too.
 func (c *conn) mustObserve(m *jsonrpc.Message, dir Direction) bool {
 	if c.hop == Downstream && !c.session.clientKnown.Load() {
 		c.session.noteClient(m, dir)
