@@ -37,8 +37,8 @@ type snippet struct {
 	Text string // what to write: JSON
 }
 
-// isStartPage reports whether a request is for the start page: by its path, "/" or the path prefix, and because its Accept header takes
-// what people read. Clients of MCP do not take that: at a path that is no endpoint they must get a 404.
+// isStartPage reports whether a request is for the start page: it is a GET or HEAD of path, which is "/" or the path prefix, and its Accept
+// header names what people read, anything, or nothing. Clients of MCP send another Accept: at a path that is no endpoint they must get a 404.
 func (h *Hub) isStartPage(r *http.Request, path string) bool {
 	if path != "/" && (path != h.opts.PathPrefix || path == "/servers" && !h.opts.SingleServer) {
 		return false
@@ -56,7 +56,7 @@ func isForPeople(accept string) bool {
 }
 
 // serveStartPage answers with the start page. A client that must authenticate and does not is told only that: neither which version
-// this is nor which servers there are.
+// this is nor which servers there are. Who may not come in for another reason, such as a foreign Origin, gets that reason as plain text.
 func (h *Hub) serveStartPage(w http.ResponseWriter, r *http.Request) {
 	known, no := h.opts.Guard.Enter(w, r)
 	switch {

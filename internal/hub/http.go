@@ -139,8 +139,9 @@ func (h *Hub) withoutPrefix(path string) string {
 	return path
 }
 
-// find returns the server that a path is about, nil if there is none, and the name of its endpoint that is meant. Whether there is
-// such an endpoint, it does not check.
+// find returns the server that a path, which is without Options.PathPrefix, is about, and the name of its endpoint that is meant; nil: there
+// is no such server. It does not check whether there is such an endpoint. The name is "" if the path is not /servers/NAME/ENDPOINT,
+// where there are many servers.
 func (h *Hub) find(path string) (at *server, endpoint string) {
 	name, endpoint := "", strings.TrimPrefix(path, "/")
 	h.mu.RLock()
@@ -160,8 +161,8 @@ func (h *Hub) find(path string) (at *server, endpoint string) {
 	return h.servers[name], endpoint
 }
 
-// describeRequest tells the Observer of a request: the name of the server that it is for ("": none), and the address of its client,
-// behind trusted proxies.
+// describeRequest returns what the Observer is told of a request (Observer.Describe): the name of the server that it is for ("": none), and
+// the address of its client, also of one behind trusted proxies.
 func (h *Hub) describeRequest(r *http.Request) (server, remote string) {
 	remote = h.opts.Guard.RemoteAddr(r)
 	path := trimSlash(r.URL.Path)
@@ -177,11 +178,11 @@ func (h *Hub) describeRequest(r *http.Request) (server, remote string) {
 
 // indexEntry is one server in the index (/servers).
 type indexEntry struct {
-	Name        string            `json:"name"`                  // the name of the server
-	Description string            `json:"description,omitempty"` // what the configuration says of the server; "": nothing
-	Endpoints   map[string]string `json:"endpoints"`             // the path of each endpoint that is served, by name: mcp, sse, ws
-	Sessions    int               `json:"sessions"`              // how many sessions clients have with it
-	upstream.State
+	Name           string            `json:"name"`                  // the name of the server
+	Description    string            `json:"description,omitempty"` // what the configuration says of the server; "": nothing
+	Endpoints      map[string]string `json:"endpoints"`             // the path of each endpoint that is served, by name: mcp, sse, ws
+	Sessions       int               `json:"sessions"`              // how many sessions clients have with it
+	upstream.State                   // whether the server works, and what it does now
 }
 
 // serveIndex answers a request for the index (/servers): JSON with all servers.
@@ -212,8 +213,8 @@ func (h *Hub) serveIndex(w http.ResponseWriter, r *http.Request) {
 // readiness is what /readyz answers, in its embedded State for all servers together. Of many servers one that can work is enough to be
 // ready: the others must not take the bridge out of service.
 type readiness struct {
-	upstream.State
-	Servers map[string]upstream.State `json:"servers,omitempty"` // the state of each of many servers, by name; nil: there is one, or clients must authenticate
+	upstream.State                           // of all servers together: Ready if one of them is, or if there is none
+	Servers        map[string]upstream.State `json:"servers,omitempty"` // the state of each of many servers, by name; nil: there is one, or clients must authenticate
 }
 
 // serveHealth answers /healthz, always with 200, or /readyz, with 200 or 503 and the readiness.

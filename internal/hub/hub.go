@@ -29,7 +29,8 @@ import (
 
 // Options tune a Hub. The zero value works.
 type Options struct {
-	// Guard says who may come in: it checks Origin, Host and tokens on every path.
+	// Guard says who may come in: it checks Origin, Host and tokens on every path, but no token for /healthz and /readyz, and
+	// nothing for what Metadata answers.
 	Guard access.Policy
 
 	// Metadata answers clients that ask how they are to authenticate (RFC 9728), for everybody. nil:
@@ -42,7 +43,8 @@ type Options struct {
 
 	// PathPrefix is a path that a reverse proxy has put in front of ours, such
 	// as "/tools". Requests are understood with it and without, as some proxies
-	// take it off and some do not; what clients are told has it.
+	// take it off and some do not; what clients are told has it. "": the prefix that a trusted proxy names in a header
+	// (X-Forwarded-Prefix), if any, is put in front of what clients are told.
 	PathPrefix string
 
 	// PublicURL is what clients write before our paths, with PathPrefix, such as "https://mcp.example.com/tools". The start
@@ -103,7 +105,7 @@ type Hub struct {
 	resumeBudget   *budget.Budget // how much memory may be kept for clients that come back to a broken stream
 
 	applyMu        sync.Mutex          // held while the servers are exchanged: by Apply, by Restart and at the beginning of Close
-	closingServers sync.WaitGroup      // waits for servers that are being closed
+	closingServers sync.WaitGroup      // waits for servers that are being closed, and for lineRefuser at the end
 	lineRefuser    *stdio.SocketServer // refuses clients that send lines over a socket, where there are many servers or clients must authenticate
 
 	hasLineListener atomic.Bool // ServeLines has given a listener to the server, which cannot pass it on to a new one
@@ -112,7 +114,7 @@ type Hub struct {
 	servers        map[string]*server // the servers, by name; the map is replaced as a whole, and never changed
 	serverOrder    []string           // the names of the servers, in the order of the configuration
 	descriptions   map[string]string  // the descriptions of the servers, by name; they may change while a server stays
-	leavingServers map[*server]bool   // the servers that were removed or replaced, and have not ended yet
+	leavingServers map[*server]bool   // the servers that a new configuration or Restart has removed or replaced, and that have not ended yet
 	closed         chan struct{}      // closed by Close
 }
 
@@ -150,8 +152,8 @@ const (
 var errClosed = errors.New("the hub is closed")
 
 // Apply makes specs the servers of the Hub. A server that is there already, with the same Spec.Fingerprint, keeps its sessions; one that
-// is gone or was changed takes no new ones, finishes what is in progress, and stops. After an error, which says which server cannot be
-// made, nothing has changed.
+// is gone or was changed takes no new ones, and is closed in the background: calls in progress may finish. It is an error if a server cannot
+// be made, two have the same name, or the Hub is closed; then nothing has changed.
 func (h *Hub) Apply(specs []Spec) error {
 	h.applyMu.Lock()
 	defer h.applyMu.Unlock()
@@ -228,7 +230,8 @@ func (h *Hub) logChanges(old, next map[string]*server, order []string) {
 	h.opts.Logger.Info("servers changed", fields...)
 }
 
-// closeInBackground closes a server that was removed or replaced, in a goroutine. Until that is done, the server is in leavingServers.
+// closeInBackground closes a server that was removed or replaced, in a goroutine that Close waits for. Until that is done, the server is
+// in leavingServers.
 func (h *Hub) closeInBackground(s *server) {
 	s.isRemoved.Store(true)
 	h.mu.Lock()
@@ -251,8 +254,9 @@ func budgetFor(specs []Spec) int64 {
 	return budget.TotalFor(most)
 }
 
-// planServers returns as next the servers that specs describe, those of old that stay and new ones, and as order their names. created
-// are the new ones, also after an error: then they have to be closed.
+// planServers returns as next the servers that specs describe, by name: those of old that stay, and new ones, of which those with
+// Spec.Eager are starting. order are their names in the order of specs. created are the new ones, also after an error: then the caller
+// has to close them.
 func (h *Hub) planServers(old map[string]*server, specs []Spec) (next map[string]*server, order []string, created []*server, err error) {
 	next = make(map[string]*server, len(specs))
 	for _, spec := range specs {
@@ -286,7 +290,7 @@ func (h *Hub) pathPrefix(name string) string {
 
 // Close ends all servers: calls in progress may finish within the ShutdownGrace of
 // their server's Pump, also those of servers that were removed before. It
-// returns when all have ended.
+// returns when all have ended. The error is always nil.
 func (h *Hub) Close() error {
 	h.applyMu.Lock()
 	if !h.isClosed() {
@@ -304,7 +308,8 @@ func (h *Hub) Close() error {
 	return nil
 }
 
-// AwaitStarts returns when the processes that Spec.Eager starts are started, or it was told that they cannot be, or ctx is done.
+// AwaitStarts waits until each process that Spec.Eager has started runs, or Spec.OnStartFailure was told that it cannot be started; or
+// until ctx is done.
 func (h *Hub) AwaitStarts(ctx context.Context) {
 	for _, s := range h.serversInOrder() {
 		s.upstream.AwaitStart(ctx)
@@ -321,8 +326,8 @@ func (h *Hub) isClosed() bool {
 	}
 }
 
-// CountLeaving returns how many servers were removed and have not ended yet, and
-// how many sessions those have.
+// CountLeaving returns how many servers a new configuration or Restart has removed or
+// replaced that have not ended yet, and how many sessions these have.
 func (h *Hub) CountLeaving() (servers, sessions int) {
 	h.mu.RLock()
 	all := slices.Collect(maps.Keys(h.leavingServers))
@@ -333,7 +338,7 @@ func (h *Hub) CountLeaving() (servers, sessions int) {
 	return len(all), sessions
 }
 
-// Sessions returns how many sessions all servers have together; servers that were removed do not count.
+// Sessions returns how many sessions all servers have together; those of servers that were removed or replaced do not count.
 func (h *Hub) Sessions() int {
 	n := 0
 	for _, s := range h.serversInOrder() {
@@ -362,7 +367,7 @@ func (h *Hub) description(name string) string {
 
 // ServeLines serves clients that send messages in lines on l's connections, until l is closed. With many servers, a line does not say
 // which one is meant, and where clients must authenticate, it has no place for a token: in these cases each request is answered with an
-// error.
+// error. The error of ServeLines says why l takes no more connections.
 func (h *Hub) ServeLines(l net.Listener) error {
 	if list := h.serversInOrder(); h.opts.SingleServer && !h.opts.Guard.Authenticates() && len(list) == 1 {
 		h.hasLineListener.Store(true)
@@ -380,7 +385,8 @@ func (h *Hub) States() map[string]upstream.State {
 	return all
 }
 
-// NamesInUse returns the names of the servers, and of those that were removed and have not ended yet; in no order, and perhaps twice.
+// NamesInUse returns the names of the servers, and of those that were removed or replaced and have not ended yet; in no order, and a
+// name perhaps more than once.
 func (h *Hub) NamesInUse() []string {
 	h.mu.RLock()
 	defer h.mu.RUnlock()

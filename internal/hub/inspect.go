@@ -28,7 +28,8 @@ func (h *Hub) Info() []Info {
 	return all
 }
 
-// CancelCalls cancels the calls in progress, of all servers, for which match returns true, and returns how many it has cancelled.
+// CancelCalls cancels the requests of clients, at all servers, that have no answer yet and for which match returns true, and returns how
+// many it has cancelled. It cancels no initialize, and no request of a server.
 func (h *Hub) CancelCalls(match func(bridge.PendingCall) bool) (n int) {
 	for _, s := range h.serversInOrder() {
 		n += s.calls.Cancel(match)
@@ -36,7 +37,7 @@ func (h *Hub) CancelCalls(match func(bridge.PendingCall) bool) (n int) {
 	return n
 }
 
-// WaitingCalls returns the requests to all servers that have no answer yet.
+// WaitingCalls returns the requests that have no answer yet: those of clients to all servers, and those of the servers to clients.
 func (h *Hub) WaitingCalls() (all []observe.WaitingCall) {
 	for _, s := range h.serversInOrder() {
 		all = append(all, h.opts.Observer.WaitingCalls(s.spec.Name, &s.calls)...)
@@ -44,8 +45,9 @@ func (h *Hub) WaitingCalls() (all []observe.WaitingCall) {
 	return all
 }
 
-// Restart replaces the server with this name by a new one of the same Spec. The old one takes no new sessions, finishes what is in
-// progress, and ends. It is an error if there is no such server, or if it has a listener for messages in lines.
+// Restart replaces the server with this name by a new one of the same Spec. The old one takes no new sessions, and is closed in the
+// background: calls in progress may finish. It is an error if there is no such server, it has a listener for messages in lines, a new one
+// cannot be made, or the Hub is closed; then nothing has changed.
 func (h *Hub) Restart(name string) error {
 	h.applyMu.Lock()
 	defer h.applyMu.Unlock()

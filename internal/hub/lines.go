@@ -7,7 +7,7 @@ import (
 )
 
 // refusingHandler returns the Handler for clients that send lines over a socket (ServeLines) and cannot be served, because clients must
-// authenticate or there are many servers: each of their requests is answered with an error that gives the reason.
+// authenticate or there are many servers: it answers each of their requests with an error that gives the reason.
 func refusingHandler(o Options) bridge.Handler {
 	why := noServerDialer("this socket leads to many servers, and a message does not say which one is meant: use HTTP over it, at /servers/NAME/mcp")
 	if o.Guard.Authenticates() {

@@ -16,7 +16,7 @@ import (
 // that finds no place free waits in a queue; the queue is bounded too, and so is the wait.
 type processLimit struct {
 	*limiter.Limiter
-	queueTimeout time.Duration // how long a client waits in the queue
+	queueTimeout time.Duration // how long a client may wait in the queue
 	flag         string        // the flag that sets the limit, for errors
 }
 
@@ -27,7 +27,7 @@ func newProcessLimit(max, queue int, wait time.Duration, flag string) *processLi
 }
 
 // takePlace takes a place for the party of ctx, and waits in the queue if none is free. The error wraps bridge.ErrBusy if the queue is full
-// or queueTimeout has passed.
+// or queueTimeout has passed; otherwise it is that of ctx.
 func (p *processLimit) takePlace(ctx context.Context) (*limiter.Place, error) {
 	place, err := p.Acquire(ctx, identity.Party(ctx), admission.HolderOf(ctx))
 	switch {
@@ -39,8 +39,8 @@ func (p *processLimit) takePlace(ctx context.Context) (*limiter.Place, error) {
 	return place, err
 }
 
-// acquireFromLimits returns a function that takes a place of each of these limits, in order, for the party of its ctx. If it
-// cannot have one, it gives back those that it has taken.
+// acquireFromLimits returns a function that takes a place of each of these limits, in order, for the party of its ctx; its leave gives
+// all of them back. If the function cannot have one of the places, it gives back those that it has taken, and returns an error.
 func acquireFromLimits(all ...*processLimit) admission.AcquirePlaceFunc {
 	return func(ctx context.Context) (leave func(), err error) {
 		var taken []*limiter.Place

@@ -57,7 +57,7 @@ type Spec struct {
 	// Isolation says which clients share a server process.
 	Isolation upstream.Isolation
 
-	// ParkTimeout is how long a call waits for its client's answers to input requests. 0: 10 min.
+	// ParkTimeout is how long a modern client's call waits in a legacy server for the client's answers to input requests. 0: 10 min.
 	ParkTimeout time.Duration
 
 	MaxMessageSize int           // how large a client's message may be, in bytes. 0: 64 MiB
@@ -65,18 +65,18 @@ type Spec struct {
 	MaxSessions    int           // how many sessions each transport may have; further clients are refused (503 over HTTP). 0: DefaultMaxSessions
 	SessionTimeout time.Duration // how long a Streamable HTTP session may be idle, and a shared process have no clients, before it is ended. 0: 30 min; negative: for ever
 
-	MaxChildren  int           // how many processes the server may have at once. 0: as many as sessions, and 100 that clients share; or defaultRequestChildren with one for each request
+	MaxChildren  int           // how many processes the server may have at once, if it is a command. 0: as many as sessions, and 100 that clients share; or defaultRequestChildren with one for each request
 	Queue        int           // how many clients may wait for a process to end. 0: DefaultQueue; negative: none
 	QueueTimeout time.Duration // how long a client waits for a process to end before it is refused. 0: DefaultQueueTimeout
 
-	// Eager has one process started before there is a client.
+	// Eager has one process started before there is a client, if the server is a command.
 	Eager bool
 
 	// OnStartFailure is called if the process that Eager starts cannot be started, or has ended at once. nil: that is only logged.
 	OnStartFailure func(error)
 }
 
-// withDefaults returns s with the defaults where its limits are zero.
+// withDefaults returns s with the defaults where its limits are not set. A negative Queue, which means that nobody may wait, becomes 0.
 func (s Spec) withDefaults() Spec {
 	if s.MaxSessions <= 0 {
 		s.MaxSessions = DefaultMaxSessions
@@ -116,7 +116,7 @@ type server struct {
 	upstream *upstream.Server // how the server itself is reached
 	log      hclog.Logger     // the Logger of the server: its name is in each line
 
-	calls bridge.PendingCalls // the calls in progress of all clients
+	calls bridge.PendingCalls // the requests without an answer: those of all clients, and those of the server to its clients
 
 	isRemoved atomic.Bool // a new configuration or a restart has removed the server, while the hub goes on
 
@@ -204,7 +204,7 @@ func (s *server) grace(why error) time.Duration {
 }
 
 // hidesEndpoint reports whether an endpoint of the server, such as "sse", is not served because clients may speak 2026-07-28 only, which
-// HTTP+SSE does not have (SS10).
+// HTTP+SSE does not have (SS10). A nil server hides none.
 func (s *server) hidesEndpoint(name string) bool {
 	return s != nil && s.spec.Clients == era.OnlyModern && (name == "sse" || name == "message")
 }

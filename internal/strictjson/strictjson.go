@@ -22,8 +22,9 @@ const maxDepth = 32
 // take "ISSUER" for "issuer".
 type Fields map[string]json.RawMessage
 
-// ParseObject reads a JSON object. It is an error if data is anything else, or if a name occurs twice in it
-// or in an object inside it: two readers could choose different ones (RFC 8259, 4; RFC 7519, 4).
+// ParseObject reads a JSON object. It is an error if data is anything else, is not UTF-8 or is nested deeper
+// than maxDepth, or if a name occurs twice in it or in an object inside it: two readers could choose different
+// ones (RFC 8259, 4; RFC 7519, 4).
 func ParseObject(data []byte) (Fields, error) {
 	if !utf8.Valid(data) {
 		return nil, errors.New("it is not UTF-8")
@@ -90,16 +91,16 @@ func (f Fields) Has(name string) bool {
 // member that is missing or null, or is of another type than is asked for, is read as the zero
 // value; only the last is an error.
 type Reader struct {
-	Fields
-	Err error // the first error of all calls so far; nil: there was none
+	Fields       // the members of the object
+	Err    error // the first error of all calls so far; nil: there was none
 }
 
 // NewReader returns a Reader of f.
 func NewReader(f Fields) *Reader { return &Reader{Fields: f} }
 
 // Member returns the member of this name, decoded into a T. If it is missing or null, or does not
-// fit, it returns the zero T; in the last case Err says that it is not what want says, such as "a
-// string".
+// fit, it returns the zero T. In the last case r.Err says that the member is not what want says, such
+// as "a string", unless there was an error before.
 func Member[T any](r *Reader, name, want string) (v T) {
 	if r.Has(name) {
 		if err := json.Unmarshal(r.Fields[name], &v); err != nil {
@@ -113,19 +114,23 @@ func Member[T any](r *Reader, name, want string) (v T) {
 	return v
 }
 
-// Text returns a member that is a string. "": it is missing.
+// Text returns a member that is a string. "": it is empty, missing or null, or no string (then Err
+// is set).
 func (r *Reader) Text(name string) string { return Member[string](r, name, "a string") }
 
-// TextArray returns a member that is an array of strings. nil: it is missing.
+// TextArray returns a member that is an array of strings. nil: it is missing or null, or no such array
+// (then Err is set).
 func (r *Reader) TextArray(name string) []string {
 	return Member[[]string](r, name, "an array of strings")
 }
 
-// Bool returns a member that is true or false. false: it is missing.
+// Bool returns a member that is true or false. false: it is false, missing or null, or neither true
+// nor false (then Err is set).
 func (r *Reader) Bool(name string) bool { return Member[bool](r, name, "true or false") }
 
 // TextOrArray returns a member that is an array of strings or one string, as an array. nil: it is
-// missing.
+// missing or null, or an array of anything else (then Err is set). A member that is neither sets Err,
+// too, and is returned as one "".
 func (r *Reader) TextOrArray(name string) []string {
 	if !r.Has(name) || r.Fields[name][0] == '[' {
 		return r.TextArray(name)
@@ -134,7 +139,7 @@ func (r *Reader) TextOrArray(name string) []string {
 }
 
 // number returns a member that is a number, or a string with a number in it, as some servers write
-// it. false: it is missing, or neither.
+// it. false: it is missing or null, or neither, and the number means nothing.
 func (f Fields) number(name string) (float64, bool) {
 	if !f.Has(name) {
 		return 0, false
@@ -155,8 +160,8 @@ func (f Fields) number(name string) (float64, bool) {
 // years counts as ten years.
 const MaxLifetime = 10 * 365 * 24 * time.Hour
 
-// Seconds returns a member that is a number of seconds, as a duration of at most MaxLifetime. 0: it
-// is missing, no number, or not positive.
+// Seconds returns a member that is a number of seconds, or a string with such a number in it, as a
+// duration of at most MaxLifetime. 0: it is missing or null, no number, or not positive.
 func (f Fields) Seconds(name string) time.Duration {
 	n, ok := f.number(name)
 	if !ok || n <= 0 {
@@ -169,7 +174,8 @@ func (f Fields) Seconds(name string) time.Duration {
 }
 
 // NumericDate returns a member that is a NumericDate (seconds since 1970; RFC 7519, 2). The zero
-// time: it is missing.
+// time: it is missing or null, or Err is set, be it by this call, because the member is no number, is
+// negative or is too large, or by one before.
 func (r *Reader) NumericDate(name string) time.Time {
 	if !r.Has(name) {
 		return time.Time{}
