@@ -18,14 +18,15 @@ type eraRequest interface {
 	// client is what the client told about itself.
 	client() clientInfo
 
-	// ask returns the client's answers to the questions, in their order. A
-	// *toolError says why the client has not answered. Whatever the error, the call returns it.
+	// ask returns the client's answers to the questions, in their order. A *toolError says
+	// why a legacy client has not answered; an *inputRequired has the questions that a modern
+	// client is to answer in the next round. Whatever the error, the call returns it.
 	ask(ctx context.Context, questions []Question) ([]json.RawMessage, error)
 
-	// wantsLog reports whether the request takes log messages of that level.
+	// wantsLog reports whether the request takes log messages of a level, an index of era.LogLevels.
 	wantsLog(level int) bool
 
-	// reply answers the request.
+	// reply answers the request: with result, or with err if that is not nil.
 	reply(result any, err error)
 }
 
@@ -109,12 +110,12 @@ type Call struct {
 	s       *session        // the session that the request came in
 	request eraRequest      // the request: it asks, logs and replies as its era does
 	ctx     context.Context // done when the request is cancelled, or the session is over
-	token   jsonrpc.ID      // the progress token, zero if the client wants no progress
+	token   jsonrpc.ID      // the progress token; zero: the client wants no progress
 	meta    json.RawMessage // the _meta of the request; nil: there is none
 }
 
-// start runs the job of a request in a goroutine, and replies with what that returns, unless the request is cancelled. It is called
-// by one goroutine at a time.
+// start runs the job of a request in a goroutine, and replies with what that returns, unless the request is cancelled. If maxCalls are in
+// progress, it replies with an error at once. It is called by one goroutine at a time.
 func (s *session) start(m jsonrpc.Message, req eraRequest, job func(c *Call, params []byte) (any, error)) {
 	id := m.ID()
 	s.mu.Lock()
@@ -163,7 +164,8 @@ func (c *Call) Wait(d time.Duration) error {
 	}
 }
 
-// Log sends a log message if the client wants that level; it reports whether it did. level is one of era.LogLevels.
+// Log sends a log message if the client wants that level; it reports whether it did. level is one of era.LogLevels, logger the name of
+// what logs, and data, which must be fit for JSON, what is said.
 func (c *Call) Log(level, logger string, data any) bool {
 	rank := slices.Index(era.LogLevels, level)
 	if !c.request.wantsLog(rank) {
@@ -173,7 +175,8 @@ func (c *Call) Log(level, logger string, data any) bool {
 	return true
 }
 
-// Progress reports progress to a client that asked for it. done must increase from one Progress to the next.
+// Progress reports that done of total are done, to a client that asked for progress, unless the call was cancelled. done must increase
+// from one Progress to the next. message "": none.
 func (c *Call) Progress(done, total int, message string) {
 	if c.token.IsZero() || c.ctx.Err() != nil {
 		return

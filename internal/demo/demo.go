@@ -36,7 +36,7 @@ const (
 	defaultPageSize = 8                // how many rows of a list one answer has where Server.PageSize is 0: so the lists of tools and resources have two pages
 	askTimeout      = 10 * time.Minute // how long a legacy client may take to answer a question: a person may have to answer it
 	maxCalls        = 256              // how many calls may be in progress in a session; a further one is answered with an error
-	maxListens      = 64               // how many receivers of notifications a session may have: its open subscriptions/listen, and the legacy session
+	maxListens      = 64               // how many receivers of notifications a session may have, its open subscriptions/listen and the legacy session, for a further subscriptions/listen to be an error
 )
 
 // Server is the demo server. The zero value works. It is immutable while in
@@ -47,7 +47,7 @@ type Server struct {
 	Version string
 
 	// Drain is how long calls in progress may go on after the client's end
-	// of input; zero means 1 s. What is then unfinished is dropped.
+	// of input; zero or less means 1 s. What is then unfinished is dropped.
 	Drain time.Duration
 
 	// Exit ends the process for the tool "crash". With nil, as when many
@@ -58,7 +58,7 @@ type Server struct {
 	// It must be safe for concurrent use, as an *os.File is.
 	Stderr io.Writer
 
-	// PageSize is how many rows of a list one answer has; zero means 8.
+	// PageSize is how many rows of a list one answer has; zero or less means 8.
 	PageSize int
 
 	Tools     []*Tool     // the tools that the server has besides the demo's own
@@ -176,7 +176,7 @@ type session struct {
 	calls           map[jsonrpc.ID]context.CancelFunc     // for each call in progress, by the id of its request, what cancels it
 	pendingRequests map[jsonrpc.ID]chan<- jsonrpc.Message // for each of our requests to the client that has no answer yet, the channel that takes it
 	lastID          int64                                 // the id of our last request to the client
-	level           int                                   // the least severe log messages that the legacy session wants (logging/setLevel); an index of era.LogLevels
+	level           int                                   // the level of the least severe log messages that the legacy session wants (logging/setLevel), as an index of era.LogLevels; levelInfo at first
 	listens         []*listen                             // who is told about changes: the legacy session first, once it is initialized, then the open subscriptions
 }
 

@@ -24,7 +24,8 @@ func (f *legacyRequest) client() clientInfo {
 	return f.clientInfo
 }
 
-// reply answers the request: with result, which is encoded as JSON, or with err if that is not nil.
+// reply answers the request: with result, which is encoded as JSON, or with err if that is not nil. A *missingCapability counts as a
+// *toolError.
 func (f *legacyRequest) reply(result any, err error) {
 	var missing *missingCapability
 	if errors.As(err, &missing) {
@@ -71,7 +72,8 @@ func (f *legacyRequest) ask(ctx context.Context, questions []Question) ([]json.R
 }
 
 // request sends a question to the client and waits for the response, which may be an error response. It gives up if the client's
-// input ends, after askTimeout, or when ctx is done: then it cancels the question, and returns a *toolError.
+// input ends, after askTimeout, or when ctx is done, and returns a *toolError. It then cancels the question at the client, unless the
+// input or the session has ended.
 func (s *session) request(ctx context.Context, q Question) (jsonrpc.Message, error) {
 	raw, err := encode(q.Params)
 	if err != nil {

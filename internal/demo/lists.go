@@ -59,7 +59,7 @@ type Prompt struct {
 
 	Render   func(args map[string]string) []Message `json:"-"` // returns the messages of the prompt for these arguments
 	Complete map[string][]string                    `json:"-"` // for each argument, the values that complete it
-	Ask      *Question                              `json:"-"` // what the client is asked before Render, whose args are then the answer alone, under the question's Key; nil: nothing
+	Ask      *Question                              `json:"-"` // what the client is asked before Render, whose args are then the answer alone, as JSON, under the question's Key; nil: nothing
 }
 
 // Argument is an argument of a prompt.
@@ -161,7 +161,7 @@ type Resource struct {
 	MimeType    string `json:"mimeType"`              // the media type of the content
 	Size        int    `json:"size,omitempty"`        // the size of the content in bytes; 0: not said
 
-	Text   string                 `json:"-"` // the content if it is text
+	Text   string                 `json:"-"` // the content, unless there is a Blob
 	Blob   string                 `json:"-"` // the content if it is binary, in Base64; "": it is text
 	Render func(id string) string `json:"-"` // of a template: returns the text of the resource with this id
 

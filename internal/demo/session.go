@@ -90,7 +90,7 @@ func (s *session) dispatch(m jsonrpc.Message) {
 }
 
 // serve answers m, a request whose method is in methods: at once, or by a goroutine that it starts (method.job). req is
-// that request as its era shows it.
+// m as its era shows it.
 func (s *session) serve(m jsonrpc.Message, req eraRequest) {
 	if method := methods[m.Method()]; method.handle != nil {
 		req.reply(method.handle(s, m.Params()))

@@ -20,7 +20,7 @@ func (f Fault) WithEvidence(seen string) Finding {
 const mediaTypeAdvice = "Label JSON application/json, and event streams text/event-stream; a proxy must not change the Content-Type."
 
 // Faults of a server, mostly of one that is a command. doctor finds them, and package notes finds them in live traffic.
-// doctor may give advice of its own.
+// doctor may describe one of them in words of its own.
 var (
 	ServerEndsAtOnce = Fault{"C2", Error, "the server ends at once",
 		"Clients report that the server has disconnected or that the connection is closed.",
@@ -101,7 +101,8 @@ const (
 	shouldEndAdvice = "The server should exit when stdin ends: process.stdin.on(\"end\", ...) in Node, a loop that ends with the input elsewhere. It should exit at SIGTERM as well."
 )
 
-// Faults of a server that has a URL, or of what lies before it. Both doctor and package notes find them.
+// Faults of a server that has a URL, or of what lies before it. doctor finds them, and package notes finds all but BufferedStreams in live
+// traffic.
 var (
 	WebPageAnswers = Fault{"H5", Error, "A web page answers instead of MCP",
 		"Clients find no message in it.",

@@ -15,7 +15,7 @@ import (
 // What a Recording keeps.
 const (
 	maxRecords          = 500      // how many records a Recording keeps: the latest
-	maxTotalTextBytes   = 4 << 20  // how long the messages in a Recording may be together, in bytes
+	maxTotalTextBytes   = 4 << 20  // how long the texts of messages that a Recording keeps may be together, in bytes
 	maxMessageTextBytes = 64 << 10 // how long a message may be, in bytes, for its text to be kept
 	maxSessions         = 100      // how many session ids get a name in a Recording
 	maxOpenRequests     = 100      // how many requests without an answer are kept, to find them once the answer comes
@@ -26,13 +26,13 @@ const (
 type Recording struct {
 	mu             sync.Mutex                  // guards what follows
 	records        []trace.Record              // the latest, with their secrets
-	textBytes      int                         // how long the messages in records are together, in bytes
+	textBytes      int                         // how long the texts of messages in records are together, in bytes
 	droppedRecords uint64                      // how many records had to make room for later ones
 	lastSeq        uint64                      // trace.Record.Seq of the latest record
 	hiddenHeaders  []string                    // names of headers whose values FormatTrace takes out
 	sessionCount   int                         // how many sessions have got a name: the number in the latest name
 	sessionNames   map[string]string           // names of sessions, by session id
-	openRequests   map[requestKey]trace.Record // the requests that have no answer so far
+	openRequests   map[requestKey]trace.Record // the requests that have no answer so far, maxOpenRequests at most: further ones are left out
 }
 
 // requestKey tells apart the requests that have no answer yet: a map key.
@@ -100,8 +100,9 @@ func (r *Recording) SessionName(id string) string {
 	return r.sessionNames[id]
 }
 
-// RecordMessage records a message, in the direction dir (trace.ToServer or trace.ToClient). A text that is no message becomes a
-// trace.Noise.
+// RecordMessage records a message of a session, which has the name session, in the direction dir (trace.ToServer or trace.ToClient);
+// transport is "stdio" or "http". Of a message that is longer than maxMessageTextBytes the text is not kept. A text that is no message
+// becomes a trace.Noise, of which only the length is kept.
 func (r *Recording) RecordMessage(session, transport, dir string, text []byte) {
 	if r == nil {
 		return
@@ -181,7 +182,7 @@ func (r *Recording) addRecord(rec trace.Record) {
 }
 
 // FormatTrace returns what was recorded as a trace (docs/trace.md), without the secrets that the report hides, and without those
-// that a trace never has. server is the name of the server in the trace.
+// that a trace never has. of must not be nil. server is the name of the server in the trace.
 func (r *Report) FormatTrace(of *Recording, server string) ([]byte, error) {
 	of.mu.Lock()
 	defer of.mu.Unlock()

@@ -58,7 +58,7 @@ type Report struct {
 	duration  time.Duration // how long the diagnosis took; 0: Finish was not called so far
 	facts     []Fact        // the facts, in the order in which they came
 	findings  []Finding     // the findings with their secrets, in the order in which they came
-	secrets   []string      // the values that HideSecrets was given, the longest first
+	secrets   []string      // the values that HideSecrets was given, of four bytes or more, the longest first
 }
 
 // NewReport returns an empty report about target, which is a URL or a command line as it
@@ -99,8 +99,8 @@ func (r *Report) SetFact(name, format string, args ...any) {
 // known later are looked for in all of it.
 const maxKeptEvidenceBytes = 16 << 10
 
-// NoCallFact is the value of the fact "call" of a server in which nothing wrong was found so far, and of which no tool was
-// called.
+// NoCallFact is the value of the fact "call" of a server that has tools, of which none was called, and in which no error and nothing to
+// warn of was found so far.
 const NoCallFact = "no tool was called; --call NAME calls one"
 
 // AddFinding adds a finding to the report. One with the same code and evidence as an earlier one is dropped.
@@ -134,7 +134,7 @@ func (r *Report) Finish() {
 	r.duration = time.Since(r.startedAt)
 }
 
-// Facts returns the facts, in the order in which they came, without secrets.
+// Facts returns the facts, in the order in which they came, without secrets; of each value an Excerpt.
 func (r *Report) Facts() []Fact {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,7 +145,7 @@ func (r *Report) Facts() []Fact {
 	return facts
 }
 
-// Findings returns the findings, the worst first, then by code, without secrets.
+// Findings returns the findings, the worst first, then by code, without secrets; of the evidence an Excerpt.
 func (r *Report) Findings() []Finding {
 	r.mu.Lock()
 	defer r.mu.Unlock()

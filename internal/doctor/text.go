@@ -24,11 +24,11 @@ func Excerpt(text string) string {
 	return printable.Clip(shown, MaxEvidenceBytes-len(mark)) + mark
 }
 
-// lineWidth is how many characters a line of the report as text has at most, unless a single word is longer.
+// lineWidth is how many characters a line of a fact or a finding has at most in the report as text, unless a single word is longer.
 const lineWidth = 100
 
-// WriteText writes the report as people read it: facts, findings, and a last line that
-// counts them.
+// WriteText writes the report as people read it: the target, facts, findings, and a last line
+// that says how many findings of each severity there are, and how long the diagnosis took.
 func (r *Report) WriteText(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	target, took := r.heading()

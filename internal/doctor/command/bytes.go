@@ -10,8 +10,8 @@ import (
 // stdoutFaultFindings are the diagnoses (C3, C10) for faults in the output on stdout, in the order in which addStdoutFindings
 // adds them.
 var stdoutFaultFindings = []struct {
-	fault stdoutFault
-	is    doctor.Fault
+	fault stdoutFault  // what is seen on stdout
+	is    doctor.Fault // the diagnosis for it
 }{
 	{faultNoise, doctor.StdoutNoise},
 	{faultHeader, doctor.Fault{Code: "C10", Severity: doctor.Error, Title: "messages begin with Content-Length",

@@ -139,8 +139,8 @@ func (d *diagnosis) converse(ctx context.Context, server *serverProcess, first r
 	d.addStdoutFindings(server)
 }
 
-// explainNoResult tells why server has not answered initialize with a result, and ends it: it has ended, or refuses, perhaps
-// because it speaks only 2026-07-28. first is what came.
+// explainNoResult adds the findings that say why server has not answered initialize with a result, and ends the process. first is what
+// came in place of a result: it has ended, refuses (perhaps because it speaks only 2026-07-28), echoes, or its answer is too long.
 func (d *diagnosis) explainNoResult(ctx context.Context, server *serverProcess, first reply) {
 	if first.outcome != outcomeExited {
 		d.checkEnding(server)
@@ -173,7 +173,7 @@ func (d *diagnosis) startWithEnv(ctx context.Context, env []string) (*serverProc
 	return startProcess(ctx, spec, d.options.MaxMessageSize)
 }
 
-// firstAnswerTime returns how long after the start of the process first, the answer to its first request, was there.
+// firstAnswerTime returns how long it took from the start of the process to first, the answer to its first request.
 func (p *serverProcess) firstAnswerTime(first reply) time.Duration {
 	return p.firstRequestAt.Sub(p.startedAt) + first.duration
 }
@@ -190,7 +190,8 @@ func (d *diagnosis) stopProcess(p *serverProcess) {
 // timeLeft returns how much time there is until deadline; below 0: none.
 func (d *diagnosis) timeLeft() time.Duration { return time.Until(d.deadline) }
 
-// firstAnswerWait returns how long the first answer of a process may take: FirstAnswerTimeout, or until deadline.
+// firstAnswerWait returns how long the first answer of a process may take: FirstAnswerTimeout, or until deadline if that is less; never
+// below 0.
 func (d *diagnosis) firstAnswerWait() time.Duration {
 	return max(0, min(d.options.FirstAnswerTimeout, d.timeLeft()))
 }
@@ -200,7 +201,8 @@ func (d *diagnosis) silenceWait() time.Duration {
 	return min(investigateSilenceAfter, d.options.FirstAnswerTimeout/2)
 }
 
-// answerWait returns how long an answer of a process that has answered before may take.
+// answerWait returns how long an answer of a process that has answered before may take: furtherAnswerTimeout, or FirstAnswerTimeout or
+// until deadline if that is less; never below 0.
 func (d *diagnosis) answerWait() time.Duration {
 	return max(0, min(furtherAnswerTimeout, d.options.FirstAnswerTimeout, d.timeLeft()))
 }

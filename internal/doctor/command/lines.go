@@ -27,7 +27,7 @@ const (
 
 const (
 	maxShownBytes        = 100               // how many bytes of a line that is too long stand in the evidence
-	maxEvidenceBytes     = 400               // how many bytes of a line that shows a fault are kept
+	maxEvidenceBytes     = 400               // how many bytes of a line that shows a fault are kept; of stderr (stderrSuffix), three quarters as many
 	maxLinesPerFault     = 5                 // how many lines are kept that show the same fault
 	maxSeveralLinesBytes = 1 << 20           // how long lines that may be one message may be together, in bytes
 	maxParseAttempts     = 200               // how often lines that may be one message are parsed together, before they are given up

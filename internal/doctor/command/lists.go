@@ -33,7 +33,8 @@ var allLists = []listMethod{
 	{"resources", "resources/list", "resources", "uri"},
 }
 
-// checkLists reads all lists that the server says it has, and adds C13 where clients cannot make use of them.
+// checkLists reads all lists that the server says it has, as long as there is time, and adds C13 where clients cannot make use of them,
+// or where there are tools that it does not say it has. It notes, as facts, how many elements each list has.
 func (s *session) checkLists(ctx context.Context) {
 	began := time.Now()
 	for _, l := range allLists {
@@ -76,7 +77,8 @@ func (s *session) checkUndeclaredTools(ctx context.Context, l listMethod) {
 }
 
 // readList reads the pages of a list, and checks each element. It returns how many elements it has read, which are not all if
-// nextCursor has stopped it; false: a page could not be had.
+// nextCursor has stopped it; false: a page could not be had, or has no array of elements. It keeps the names of the tools in toolNames if
+// it has read all.
 func (s *session) readList(ctx context.Context, l listMethod) (count int, ok bool) {
 	names, cursors := map[string]bool{}, map[string]bool{}
 	members := ""
@@ -115,8 +117,8 @@ func (s *session) readList(ctx context.Context, l listMethod) (count int, ok boo
 	}
 }
 
-// checkListReply reports whether r, the answer to the request for a page of a list, has a result, and adds a finding if not,
-// unless the time of the diagnosis is over.
+// checkListReply reports whether r, the answer to the request for a page of a list, has a result. If there was none although there was
+// time, or an error, it adds C13; if the server has ended, C2. Of an answer that is too long, addStdoutFindings tells.
 func (s *session) checkListReply(l listMethod, r reply) (ok bool) {
 	const do = "Implement the method, or do not declare the capability."
 	switch {

@@ -21,7 +21,7 @@ const (
 	outcomeAnswered outcome = iota // the request was answered with a result or an error
 	outcomeTooLong                 // the request was answered with a line that is longer than the limit
 	outcomeEchoed                  // the request itself came back
-	outcomeExited                  // the server has ended or closed its stdout before it answered the request
+	outcomeExited                  // the server has ended or closed its stdout before it answered the request, or could not be started
 	outcomeSilent                  // no answer to the request came in time
 )
 
@@ -55,7 +55,8 @@ type serverProcess struct {
 	recordedSession string            // name of this process's session in recording
 }
 
-// startProcess starts a process of a server, and reads its stdout. maxLineBytes is how long a message may be; 0: no limit.
+// startProcess starts a process of a server, and the goroutines that read its stdout and write its stdin; stop ends them. maxLineBytes is
+// how long a message may be, in bytes; 0: no limit. What is said is recorded in the Recording of ctx, if there is one.
 func startProcess(ctx context.Context, spec supervisor.Spec, maxLineBytes int) (*serverProcess, error) {
 	p := &serverProcess{
 		inputQueue: make(chan []byte, 64), writingEnded: make(chan struct{}), stdoutEnded: make(chan struct{}),
@@ -185,8 +186,8 @@ func (p *serverProcess) sendRequest(id, method, params string, anyID bool) *pend
 	return q
 }
 
-// awaitReply waits for the answer, at most for patience and until ctx is done: then the outcome is outcomeSilent, and
-// awaitReply may be called again.
+// awaitReply waits for the answer, or for the end of the process's stdout (outcomeExited), at most for patience and until ctx is done:
+// then the outcome is outcomeSilent, and awaitReply may be called again.
 func (q *pendingRequest) awaitReply(ctx context.Context, patience time.Duration) reply {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -264,7 +265,7 @@ func (p *serverProcess) stop() error {
 }
 
 // awaitExit returns how the process has ended by itself, such as "exit status 3". It waits a second for the end, because a
-// process that has closed its stdout is most often about to end. ended is false if the process runs on.
+// process that has closed its stdout is most often about to end. ended is false if the process runs on; then how says that it does.
 func (p *serverProcess) awaitExit() (how string, ended bool) {
 	timer := time.NewTimer(time.Second)
 	defer timer.Stop()

@@ -62,7 +62,8 @@ func (s *session) hasCapability(capability string) bool {
 	return ok
 }
 
-// checkIDs sends requests with several ids, and adds C9 for each that the server does not answer, or answers under another id.
+// checkIDs sends requests with several ids, and adds C9 for each that the server does not answer, or answers under another id; C2 if the
+// server ends.
 func (s *session) checkIDs(ctx context.Context) {
 	method := "ping"
 	if s.isModern {
@@ -139,8 +140,8 @@ func (s *session) addEndedDuring(request string) {
 		"The text on stderr should name the cause; a server must answer what it does not understand with an error.")
 }
 
-// callTool calls the tool that the user has named, if any, notes the fact "call", and adds C7 or C15 if the call is not
-// answered, or refused.
+// callTool calls the tool that the user has named, and notes the fact "call" if there is an answer. It adds C7 if there is none, C2 if the
+// server ends, and C15 if the call is refused or the server has no such tool. If the user has named none, it may note doctor.NoCallFact.
 func (s *session) callTool(ctx context.Context) {
 	name := s.options.ToolToCall
 	if name == "" && len(s.toolNames) > 0 && !s.report.HasFaults() {

@@ -46,7 +46,7 @@ func usualFolders() []string {
 	return folders
 }
 
-// findProgram returns the path of a program in the first of folders that has it; "": none has.
+// findProgram returns the path of a program in the first of folders that has it; "": none has. Relative folders are left out.
 func findProgram(program string, folders []string) string {
 	for _, dir := range folders {
 		if !filepath.IsAbs(dir) {

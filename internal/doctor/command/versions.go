@@ -102,7 +102,7 @@ func (d *diagnosis) checkSeparately(ctx context.Context, start time.Duration) {
 }
 
 // runSeparateChecks runs all checks, maxConcurrentChecks at a time, and returns what they found. It repeats those that found
-// something, one at a time and with twice the time: then only what is found again counts.
+// something, one at a time and with twice the time, as long as there is time: then only what is found again counts.
 func (d *diagnosis) runSeparateChecks(ctx context.Context, all []separateCheck, wait time.Duration) (findings []doctor.Finding) {
 	found := make([][]doctor.Finding, len(all))
 	next := make(chan int)
@@ -210,8 +210,8 @@ func (d *diagnosis) checkDiscover(ctx context.Context, wait time.Duration) []doc
 	return nil
 }
 
-// converseModern has a conversation in 2026-07-28 with p, which has answered server/discover with r; false: r does not name
-// that revision. With omitsTimings its timings are not noted.
+// converseModern has a conversation in 2026-07-28 with p, which has answered server/discover with r: it reads the lists and checks ids, and
+// calls no tool. false: r does not name that revision, and p was asked nothing. With omitsTimings its timings are not noted.
 func (d *diagnosis) converseModern(ctx context.Context, p *serverProcess, r reply, omitsTimings bool) (isModern bool) {
 	var result struct {
 		SupportedVersions []string                   `json:"supportedVersions"`

@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	maxRequests           = 60      // how many requests a Client makes, those that ignore the limit not counted
+	maxRequests           = 60      // after how many requests a Client makes only those that ignore this limit (Request.IgnoresRequestLimit)
 	maxConcurrentRequests = 8       // how many requests may wait for the headers of their replies at a time
 	maxBodyBytes          = 8 << 20 // how many bytes of a reply's body are read
 )
 
-// ErrRequestLimit says that no more requests are made: there were maxRequests,
-// or the server has answered one with 429.
+// ErrRequestLimit says that a request was not made, because there were maxRequests
+// before it, or the server has answered one with 429.
 var ErrRequestLimit = errors.New("no more requests are made")
 
 // Options say whom a Client talks to, and how. The zero value works, but for ReplyTimeout.
@@ -38,11 +38,11 @@ type Options struct {
 	OnSecrets       func(secrets ...string) // is told what must not be shown, as it becomes known; nil: nobody is told
 }
 
-// A Client makes the requests of one diagnosis: at most maxRequests, and those that ignore that limit. Its methods may be
-// called concurrently, but for MoveTo and Close. Its fields are not to be changed, but for ReplyTimeout.
+// A Client makes the requests of one diagnosis; after maxRequests, or a reply with 429, only those that ignore this limit. Its methods
+// may be called concurrently, but for MoveTo and Close. Its fields are not to be changed, but for ReplyTimeout.
 type Client struct {
 	URL    *url.URL       // the URL of the server, without user and password
-	Header http.Header    // the user's headers on every request to the server, without Host
+	Header http.Header    // the headers of every request to the server, unless it has others: those of the user, Authorization from the URL, User-Agent; without Host
 	Host   string         // the Host header that the user has set; "": that of the URL
 	Jar    http.CookieJar // cookies that the server has set
 	TLS    *tls.Config    // Options.TLS; nil: the system's authorities, and no client certificate
@@ -58,14 +58,14 @@ type Client struct {
 	startedAt time.Time               // when New was called
 
 	mu                sync.Mutex // guards what follows
-	requestCount      int        // how many requests were begun
+	requestCount      int        // how many requests were begun, those that ignore the limit included
 	first429          *Reply     // the first reply with 429 (too many requests); nil: there was none
 	requestsBefore429 int        // how many requests had been begun when first429 came, that one included
 	lastID            int        // the id that NewID has returned last
 }
 
 // New returns a Client for the server at an http or https URL. It makes no request. The
-// caller calls Close in the end.
+// caller calls Close in the end. The error says that the URL or a header is not valid.
 func New(address string, o Options) (*Client, error) {
 	u, err := httpdial.ParseURL(address, "http", "https")
 	if err != nil {
@@ -140,7 +140,7 @@ type Request struct {
 	NoCookies           bool // it has no cookies, and those of its reply are not kept
 	IgnoresRequestLimit bool // it is made also after maxRequests or a reply with 429
 
-	Timeout time.Duration // how long the whole reply may take, the wait for it included; 0: as long as the context lasts
+	Timeout time.Duration // how long the whole reply may take, the wait for it included; 0: as long as the context lasts. Client.Do also has ReplyTimeout
 }
 
 // acquireSlot waits until there is a place in slots for a request, and counts the request. must: it ignores the limit. The
@@ -163,9 +163,9 @@ func (c *Client) acquireSlot(ctx context.Context, must bool) error {
 	}
 }
 
-// Start makes a request and returns its reply as soon as the headers are there. The
-// body can be read until ctx is done. If there is no
-// reply, Err says why. The caller calls Close of the Reply in any case.
+// Start makes a request and returns its reply as soon as the headers are there. The body
+// can be read until ctx is done, or q.Timeout has passed. If there is no reply, its Err
+// says why. The caller calls Close of the Reply in any case.
 func (c *Client) Start(ctx context.Context, q Request) *Reply {
 	r := &Reply{Method: cmp.Or(q.Method, http.MethodPost), ID: q.ID, StartedAt: time.Now(), closeFunc: func() {}}
 	if r.Err = c.acquireSlot(ctx, q.IgnoresRequestLimit); r.Err != nil {
@@ -299,7 +299,8 @@ func (c *Client) Do(ctx context.Context, q Request) *Reply {
 // lingerTime is for how long Client.Do goes on reading an event stream after the response: faults may follow.
 const lingerTime = 500 * time.Millisecond
 
-// hideCredentials tells onSecrets which values of Header and which parts of u are likely credentials.
+// hideCredentials tells onSecrets which values of Header and which parts of u are likely credentials: of Header, all of seven bytes
+// and more but User-Agent.
 func (c *Client) hideCredentials(u *url.URL) {
 	for name, values := range c.Header {
 		for _, v := range values {

@@ -11,7 +11,7 @@ import (
 // exchangeRecord records one request, its reply and the messages in both, if the request's context carries a Recording.
 type exchangeRecord struct {
 	recording *doctor.Recording // where it is recorded; nil: nowhere
-	session   string            // name of the session in the Recording; "": none so far
+	session   string            // name of the session in the Recording; "": none so far, or it has no name there
 	startedAt time.Time         // when the request was begun
 	exchange  trace.Exchange    // what is known of the request and its reply so far
 }

@@ -30,14 +30,14 @@ type Reply struct {
 	ReusedConn bool        // the connection had been used for an earlier request
 
 	StartedAt time.Time     // when the request was begun
-	Duration  time.Duration // from StartedAt until Client.Do had read the body; 0: Do has not made the request
+	Duration  time.Duration // from StartedAt until Client.Do had read the body; 0: there is no reply, or Do has not made the request
 
-	Text       []byte          // the body, if it is no event stream and Client.Do has read it
+	Text       []byte          // the body, if it is no event stream and Client.Do has read it; maxBodyBytes at most
 	LastEvent  Event           // the event that NextEvent has read last
 	EventCount int             // how many events NextEvent has read
 	EventTimes []time.Duration // when NextEvent has read each event, since StartedAt
 	Messages   []Message       // the JSON-RPC messages in what was read of the body
-	HasEnded   bool            // the body was read to its end
+	HasEnded   bool            // the body was read to its end, or by Client.Do up to maxBodyBytes
 
 	body          io.Reader            // what is read, decompressed
 	lexer         streamLexer          // takes an event stream apart
@@ -132,7 +132,7 @@ func (r *Reply) addEventMessage(e Event) {
 	}
 }
 
-// readMessages adds the messages in Text to Messages, if it is JSON, whatever its Content-Type.
+// readMessages puts the messages in Text into Messages, if it is a JSON-RPC message or an array of them, whatever its Content-Type.
 func (r *Reply) readMessages() {
 	text := bytes.TrimSpace(r.Text)
 	var m Message
@@ -216,8 +216,8 @@ var (
 	productName = lazyregexp.New(`^[\w.\- ]{1,30}(/[\w.]{1,20})?`)
 )
 
-// Intermediary returns the name of the program that has answered, as far as headers such as Server and Via tell it; "the
-// server": they do not.
+// Intermediary returns the names of the programs that the reply has come from or through, as far as headers such as Server and Via tell
+// them; "the server": they tell none.
 func (r *Reply) Intermediary() string {
 	var names []string
 	for _, name := range []string{"Server", "Via", "X-Powered-By"} {
@@ -288,8 +288,8 @@ func quoteStart(text string, most int) string {
 	return strconv.Quote(text)
 }
 
-// NetErrorText returns the text of an error of the network; one that holds a URL, in which there may be credentials, it
-// replaces.
+// NetErrorText returns the text of an error of the network. For a deadline that has passed, and in place of a text that may hold a URL,
+// in which there may be credentials, it returns words of its own.
 func NetErrorText(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return "nothing came in time"

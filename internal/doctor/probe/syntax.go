@@ -22,7 +22,7 @@ const (
 	FaultUnknownField = "a field has a name that the standard does not know"
 	// FaultJSONOutsideData says that a line begins with JSON, and not with "data:": the line is lost.
 	FaultJSONOutsideData = "JSON stands in lines that do not begin with \"data:\""
-	// FaultDataNotMessage says that the data of an event, which has the name for messages, is no JSON.
+	// FaultDataNotMessage says that the data of an event, which has the name for messages, is no JSON, or JSON that is no message, such as an array.
 	FaultDataNotMessage = "the data of an event is not a message"
 	// FaultDataNotUTF8 says that the data of an event has bytes that are not UTF-8.
 	FaultDataNotUTF8 = "the data of an event is not UTF-8"
@@ -43,13 +43,13 @@ type streamLexer struct {
 	completeEvents  []Event       // the complete events that nextEvent has not returned yet
 	totalBytes      int           // how many bytes of the stream have come so far
 	lifeSigns       int           // how many comments and retry fields have come: they show that the stream is alive
-	faults          []StreamFault // the first few faults
+	faults          []StreamFault // the first five faults
 }
 
 // A StreamFault is something in an event stream that breaks its rules.
 type StreamFault struct {
 	Kind string // what is wrong: one of the constants Fault...
-	Line string // the line or data that has the fault
+	Line string // the line or data that has the fault; with FaultLoneCR, the beginning of what comes after the CR
 }
 
 // addFault notes a fault of the kind what, seen in line, unless there are five already.
@@ -94,7 +94,7 @@ func (l *streamLexer) feed(b []byte) {
 	}
 }
 
-// finish takes the end of the stream: what is left is a line, and an event that is not complete is a fault.
+// finish takes the end of the stream: what is left is a line, and an event that has data and is not complete is a fault.
 func (l *streamLexer) finish() {
 	if len(l.partialLine) > 0 {
 		l.readLine(l.partialLine)

@@ -13,12 +13,13 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
-// minCallWait is how long checkToolCall must have waited for an answer to say that there is none, and not that there was no
-// time.
+// minCallWait is how long checkToolCall must have waited for an answer, or half of ReplyTimeout if that is less, to say that there is
+// none, and not that there was no time.
 const minCallWait = 3 * time.Second
 
-// checkToolCall calls the tool that the user has named, if any, notes the fact "call", and adds H26 if the call fails. It also
-// sees whether the events of the reply came as they arose (H11). No other check may run meanwhile.
+// checkToolCall calls the tool that the user has named, notes the fact "call" if there is a result or was no time, and adds H26 if the call
+// fails. It also sees whether the events of the reply came as they arose (H11). If the user has named none, it may note
+// doctor.NoCallFact. No other check may run meanwhile.
 func (p commonChecks) checkToolCall(ctx context.Context) {
 	name := p.options.ToolToCall
 	if name == "" {

@@ -47,8 +47,8 @@ const (
 	totalTimeout           = 17 * time.Second  // how long all checks may take together, but for cleanup and the slow ones
 	cleanupTimeout         = 2 * time.Second   // how long cleanup may take to end what was opened at the server
 	answerTimeout          = 8 * time.Second   // how long an answer may take; also the first, for which the server may have to start
-	slowAnswerTimeout      = time.Minute       // how long the first answer may take with RunSlowChecks
-	checkTimeout           = 5 * time.Second   // how long one check may take, after the first answer
+	slowAnswerTimeout      = time.Minute       // how long the first answer may take with RunSlowChecks, and that to the call of ToolToCall
+	checkTimeout           = 5 * time.Second   // how long one check, or a stream or large message of it, may take, after the first answer; runConcurrently gives a check a second more
 	recheckTimeout         = 5 * time.Second   // how much of totalTimeout is kept for runRechecks; at most half of what is left
 	defaultQuietStreamWait = 330 * time.Second // the default of Options.quietStreamWait
 )
@@ -137,7 +137,8 @@ func (p *prober) runConcurrently(ctx context.Context, checks ...func(context.Con
 	all.Wait()
 }
 
-// foundProtocols are the protocols that the address speaks. A field is nil if it does not speak that protocol.
+// foundProtocols are the protocols that the address speaks. A field is nil if it does not speak that protocol, or if its session does not
+// work (checkSession).
 type foundProtocols struct {
 	legacy *session      // Streamable HTTP of the revisions up to 2025-11-25: a session that was opened
 	modern *modernServer // Streamable HTTP of 2026-07-28

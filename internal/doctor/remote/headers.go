@@ -91,7 +91,7 @@ func (p corsChecks) neededHeaders() (names []string, like probe.Request) {
 }
 
 // checkExposedHeaders adds H16 if a page may not read the replies to its requests, or the headers in them that it needs; and
-// H15 if another session has another revision.
+// H15 if another session has another revision. It does nothing if no session with an id was found.
 func (p corsChecks) checkExposedHeaders(ctx context.Context) {
 	if p.found.legacy == nil || p.found.legacy.id == "" {
 		return

@@ -21,8 +21,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/lazyregexp"
 )
 
-// identify finds out which protocols the address speaks, and notes the facts. If it speaks none, it adds the finding that says
-// why. It follows one redirect.
+// identify finds out which protocols the address speaks, and notes the facts. If the address speaks none, identify adds the finding that
+// says why. It follows one redirect.
 func (p identification) identify(ctx context.Context) foundProtocols {
 	for moved := false; ; moved = true {
 		f, legacy, modern := p.probeBothEras(ctx)

@@ -115,7 +115,7 @@ func (p *prober) addDroppedHeader(r *probe.Reply) bool {
 }
 
 // checkHeaders sends a request with all headers of 2026-07-28, and adds H9 or H15 if it is refused for them or for its
-// revision. It does nothing if m is nil.
+// revision. It does nothing if m is nil, or the server has no tools.
 func (m *modernServer) checkHeaders(ctx context.Context) {
 	if m == nil || !m.hasCapability("tools") {
 		return

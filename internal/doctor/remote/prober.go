@@ -21,7 +21,7 @@ type prober struct {
 
 	hasBufferedStream atomic.Bool // addBuffered has added H11
 
-	rechecks chan func(context.Context) // checks that runRechecks is to make; it has room for all that recheckLater is given
+	rechecks chan func(context.Context) // checks that runRechecks is to make; has room for two, and no more call recheckLater
 
 	mu           sync.Mutex              // guards what follows
 	cleanupFuncs []func(context.Context) // what cleanup calls
@@ -177,7 +177,7 @@ const (
 // connection is the prober with the checks of addresses, proxies and TLS, before the first request (H1 to H3).
 type connection struct{ *prober }
 
-// identification is the prober with the checks that find out what speaks at the address, and if nothing does, why (H4 to H6).
+// identification is the prober with the checks that find out what speaks at the address, and if nothing does, why (mostly H4 to H6).
 type identification struct{ *prober }
 
 // authorization is the prober with the checks of a server that wants credentials (H18).
@@ -189,7 +189,7 @@ type commonChecks struct {
 	requester requester // makes the requests in that protocol
 }
 
-// corsChecks is the prober with the checks of what web pages in browsers may do (H16).
+// corsChecks is the prober with the checks of what web pages in browsers may do (H16, and H15 where that shows).
 type corsChecks struct {
 	*prober
 	found foundProtocols // the protocols that the server speaks

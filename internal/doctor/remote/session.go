@@ -62,7 +62,8 @@ func (p *prober) deleteSessionAtEnd(r *probe.Reply, q probe.Request, judge bool)
 	p.onCleanup(func(ctx context.Context) { p.deleteSession(ctx, q, judge) })
 }
 
-// sessionOf returns the session that r, the reply to initialize, has opened, and notes the fact "server"; nil: r has no result.
+// sessionOf returns the session that r, the reply to initialize, has opened, and notes the fact "server"; nil: r has no result that can be
+// read. With HTTP+SSE only the revision and the capabilities of the session count.
 func (p *prober) sessionOf(r *probe.Reply) *session {
 	var result struct {
 		ProtocolVersion string                     `json:"protocolVersion"`
@@ -107,8 +108,9 @@ func (s *session) ask(ctx context.Context, method string, params map[string]any,
 	return s.prober.doAndCheck(ctx, q)
 }
 
-// checkSession reports whether requests of the session are answered at all, also over connections of their own (H7), and with
-// the headers that belong to a session (H9, H15). If not, it adds the finding that says why.
+// checkSession sends notifications/initialized and several pings over connections of their own, and adds what is wrong: H7 if the session
+// is not found by each, H9 or H15 if headers of a session are the reason, or if the notification is refused. It reports whether the
+// session can be used for further checks.
 func (s *session) checkSession(ctx context.Context) bool {
 	s.checkRevision()
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)

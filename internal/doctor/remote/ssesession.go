@@ -108,7 +108,7 @@ func (e *sseSession) ask(ctx context.Context, method string, params map[string]a
 }
 
 // askMessage posts the message m, and waits for the response to id on the stream, which it adds to the reply; id 0: m is no
-// request.
+// request. change, if not nil, changes how it is sent.
 func (e *sseSession) askMessage(ctx context.Context, m map[string]any, id int, change func(*probe.Request)) *probe.Reply {
 	c := make(chan probe.Message, 1)
 	key := strconv.Itoa(id)

@@ -151,7 +151,7 @@ func (s *session) addNotResumed(seen string) {
 }
 
 // checkResume cuts the reply to a ping after its first event and resumes it: it adds H14 if that fails. It does so only if that
-// event has an id and is not the response, and does nothing if s is nil.
+// event has an id and is not the response, and does nothing if s is nil or has no id.
 func (s *session) checkResume(ctx context.Context) {
 	if s == nil || s.id == "" {
 		return
@@ -195,8 +195,9 @@ func (s *session) checkResume(ctx context.Context) {
 	}
 }
 
-// checkIdleStream opens a stream, waits for minutes (quietStreamWait), and adds H12 if the stream ends meanwhile; otherwise it
-// notes the fact "quiet stream".
+// checkIdleStream opens a stream, waits for minutes (quietStreamWait), and adds H12 if the stream ends meanwhile, but not within two
+// seconds; otherwise it notes the fact "quiet stream". With HTTP+SSE it takes the stream that is open already, and notes no fact if that
+// stays open. It adds and notes nothing if the server opens no stream.
 func (p *prober) checkIdleStream(ctx context.Context, f foundProtocols) {
 	quiet := p.options.quietStreamWait
 	if quiet == 0 {
