@@ -36,7 +36,7 @@ const (
 	defaultPageSize = 8                // how many rows of a list one answer has where Server.PageSize is 0: so the lists of tools and resources have two pages
 	askTimeout      = 10 * time.Minute // how long a legacy client may take to answer a question: a person may have to answer it
 	maxCalls        = 256              // how many calls may be in progress in a session; a further one is answered with an error
-	maxListens      = 64               // how many receivers of notifications a session may have, its open subscriptions/listen and the legacy session, for a further subscriptions/listen to be an error
+	maxListens      = 64               // how many receivers of notifications a session may have, its open subscriptions/listen and the legacy session; a further subscriptions/listen is answered with an error
 )
 
 // Server is the demo server. The zero value works. It is immutable while in

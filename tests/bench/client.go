@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// transport is shared by all calls, floor and bridge alike.
+// transport makes all HTTP requests of this process, floor and bridge alike.
 var transport = &http.Transport{MaxIdleConns: 4096, MaxIdleConnsPerHost: 4096, DisableCompression: true, WriteBufferSize: 64 << 10, ReadBufferSize: 64 << 10}
 
 // process is a program under measurement that ends with its stdin.
@@ -37,7 +37,7 @@ func roleCommand(name string) *exec.Cmd {
 	return cmd
 }
 
-// startHTTP starts the bare HTTP server.
+// startHTTP starts the bare HTTP server, and returns the process and a client of it.
 func startHTTP() (*process, *peer, error) {
 	cmd := roleCommand("http")
 	stdin, _ := cmd.StdinPipe()
@@ -96,9 +96,11 @@ func childArgs(role string) []string {
 	return []string{"--env", "BENCH_ROLE=" + role, "--", self}
 }
 
-// What opens a session.
+// The messages with which a client opens a session.
 const (
+	// hello is the request initialize.
 	hello = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}`
+	// ready is the notification that follows its answer.
 	ready = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 )
 

@@ -22,7 +22,7 @@ func modernKinds() []kind {
 	return all
 }
 
-// plainLink opens what dial returns: nothing need be said first.
+// plainLink returns a function that opens a client of 2026-07-28 over the link that dial returns: nothing need be said first.
 func plainLink(dial func(*bridgeAddr) (link, error)) func(*bridgeAddr) (client, error) {
 	return func(s *bridgeAddr) (client, error) {
 		l, err := dial(s)
@@ -93,7 +93,7 @@ func (b *bench) measureEras() error {
 	return b.printNotes(s, "2026-07-28: notifications a second", same)
 }
 
-// rows opens a session over each transport.
+// rows opens a session with the bridge at over each transport, and returns a row for each. more is added to the names of the rows.
 func (s *scene) rows(kinds []kind, at *bridgeAddr, more string) ([]row, error) {
 	var rows []row
 	for _, k := range kinds {
@@ -106,7 +106,8 @@ func (s *scene) rows(kinds []kind, at *bridgeAddr, more string) ([]row, error) {
 	return rows, nil
 }
 
-// printInFlight measures 32 calls at a time over one transport.
+// printInFlight measures how many calls of 2026-07-28 a second are answered, 32 at a time, over the transport k, which c is a client of,
+// and prints it.
 func (b *bench) printInFlight(s *scene, k kind, c client) error {
 	const n = 32
 	bare, same := make([]client, n), make([]client, n)
@@ -160,7 +161,8 @@ func (b *bench) measureTranslation() error {
 // onOneCPU is the part of translation that is a process of its own.
 const onOneCPU = "translation on one CPU"
 
-// compare measures the calls between eras.
+// compare measures the calls between the eras, and prints what they take and how much more that is than within one era. cpus is for the
+// title: the CPUs that all processes have.
 func (b *bench) compare(cpus string) error {
 	type times struct{ mixed, newer, older []time.Duration }
 	var names []string
@@ -209,7 +211,7 @@ func (b *bench) compare(cpus string) error {
 	return nil
 }
 
-// mixed calls f for each transport in both directions.
+// mixed calls f for each transport, first with clients of 2026-07-28 and then with clients of 2025-06-18. The clients end when mixed returns.
 func (b *bench) mixed(f func(comparedClients) error) error {
 	s, shared, err := b.beginTranslation()
 	if err != nil {

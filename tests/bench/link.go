@@ -104,8 +104,9 @@ func initialize(l link) error {
 	return l.send([]byte(ready))
 }
 
-// checkAnswer tells an echo of body from anything else. What belongs to an era
-// need not come back.
+// checkAnswer returns an error unless an answer, of which head is the beginning and size
+// the length, may be an echo of body: it is long enough, and no error. What belongs to an
+// era need not come back.
 func checkAnswer(head []byte, size int, body []byte) error {
 	want := len(body) - 40
 	if bytes.Contains(body[:min(len(body), 300)], []byte(meta)) {
@@ -120,15 +121,15 @@ func checkAnswer(head []byte, size int, body []byte) error {
 // isNote reports whether a message, of which text is the beginning, is one of the notifications that are counted.
 func isNote(text []byte) bool { return bytes.Contains(text, []byte(`"notifications/progress"`)) }
 
-// ids has the id of the last request: each has its own.
+// ids has the id of the last request that this process has made: each has its own.
 var ids atomic.Int64
 
 // messageForm is how the requests of an era are spelled.
 type messageForm int
 
 const (
-	legacy messageForm = iota // 2025-06-18
-	modern                    // 2026-07-28: each request says what sessions knew
+	legacy messageForm = iota // as 2025-06-18 has it: there is a session
+	modern                    // as 2026-07-28 has it: there is none, and each request says what the session knew
 )
 
 // meta is what a modern request says about itself.
@@ -156,7 +157,7 @@ func (f messageForm) requestNotes(n int) []byte {
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","_meta":{%s},"arguments":{"notes":%d}}}`, ids.Add(1), about, n)
 }
 
-// timeCalls returns the median time of n calls, one after the other.
+// timeCalls returns the median time of n calls of size bytes, one after the other, after some more that do not count.
 func timeCalls(c client, f messageForm, n, size int) (time.Duration, error) {
 	times := make([]time.Duration, 0, n)
 	warm := n/10 + 1
@@ -173,14 +174,14 @@ func timeCalls(c client, f messageForm, n, size int) (time.Duration, error) {
 	return median(times), nil
 }
 
-// noteRate returns how many notifications a second arrive.
+// noteRate returns how many notifications a second arrive, when n are sent in answer to one call.
 func noteRate(c client, n int) (float64, error) {
 	begin := time.Now()
 	err := c.notes(n)
 	return float64(n) / time.Since(begin).Seconds(), err
 }
 
-// rate returns how many calls a second the workers make together.
+// rate returns how many calls of 100 bytes a second the workers make together, at the same time, for d.
 func rate(workers []client, d time.Duration) (float64, error) { return paced(workers, 0, d) }
 
 // paced is rate with at most so many calls a second, of which each worker makes its share; 0: as many as it can.
@@ -263,8 +264,8 @@ func linkRate(l linkClient, inFlight, senders int, d time.Duration) (float64, er
 	return float64(count) / time.Since(begin).Seconds(), nil
 }
 
-// linkRates returns the sum of the linkRates of the links, which are used at the same time with one
-// sender each.
+// linkRates returns the sum of the linkRates of the links, which are used at the same time for d, with
+// one sender and inFlight calls each.
 func linkRates(links []link, inFlight int, d time.Duration) (sum float64, err error) {
 	rates, errs := make([]float64, len(links)), make([]error, len(links))
 	var wg sync.WaitGroup

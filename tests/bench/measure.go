@@ -36,7 +36,7 @@ func (b *bench) begin() (*scene, error) {
 	return s, err
 }
 
-// startBridge starts a bridge that ends with the scene.
+// startBridge starts a bridge that ends with the scene. args name its server, and may have flags before that.
 func (b *bench) startBridge(s *scene, args ...string) (*bridgeAddr, error) {
 	process, at, err := startBridge(b.binary, b.socket(), args...)
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *scene) close() {
 	}
 }
 
-// open opens a session that ends with the scene.
+// open opens a session over the transport k with the bridge at; it ends with the scene.
 func (s *scene) open(k kind, at *bridgeAddr) (client, error) {
 	c, err := k.open(at)
 	if err == nil {
@@ -95,7 +95,7 @@ func (r row) floor(pipe, hop time.Duration) time.Duration {
 	return time.Duration(r.pipes)*pipe + time.Duration(r.hops)*hop
 }
 
-// measureLatency compares each transport with the same floor, that of Streamable HTTP.
+// measureLatency prints what a call takes over each transport, beside the same floor, that of Streamable HTTP.
 func (b *bench) measureLatency() error {
 	return b.printCalls("serve: one call, p50", legacy, func(s *scene) ([]row, error) {
 		return s.rows(kinds(), s.bridge, "")
@@ -108,7 +108,8 @@ const turnsPerRound = 4
 
 // printCalls times the calls of all rows and their floor in turn, in one scene after
 // the other: on which CPUs its processes have come to run makes a difference that
-// stays for as long as they do.
+// stays for as long as they do. It prints the medians under title. open opens the clients of
+// the rows in a scene, whose requests have the form f.
 func (b *bench) printCalls(title string, f messageForm, open func(*scene) ([]row, error)) error {
 	var names []string
 	all := make([]callTimes, len(sizes))
@@ -157,7 +158,7 @@ type callTimes struct {
 	ratios         [][]float64       // by row: bridged / floor, in each turn
 }
 
-// timeRows adds what one scene's calls take.
+// timeRows times the calls of size bytes of one scene, of all rows and of the bare forms, and adds the times to t.
 func (b *bench) timeRows(s *scene, rows []row, f messageForm, size int, t *callTimes) error {
 	n, bare := b.callsForSize(size)/turnsPerRound, s.bareHTTP.withForm(f)
 	if t.floor == nil {
@@ -281,7 +282,7 @@ func (b *bench) measureConnect() error {
 	return nil
 }
 
-// measureStart is the time from starting the process to the first connection it accepts.
+// measureStart prints the time from the start of a bridge's process until it says that it listens.
 func (b *bench) measureStart() error {
 	var ready []time.Duration
 	for range 20 * b.rounds {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// measureMemory is what the process keeps for its sessions.
+// measureMemory prints how much memory a bridge needs without sessions, and for sessions over each transport (Linux only).
 func (b *bench) measureMemory() error {
 	fmt.Println()
 	for i, k := range kinds() {
@@ -72,7 +72,7 @@ func (b *bench) memoryOf(k kind, first bool) error {
 // restTime is how long a bridge gets, after its start, to give back the memory that only starting has needed.
 const restTime = time.Second
 
-// residentBytes returns the resident set of a process in bytes, and how much of it is data: not of files, which are the process's
+// residentBytes returns the resident set of a process in bytes (all), and how much of it is data: what is no part of a file, such as the
 // executable.
 func residentBytes(pid int) (all, data int, err error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -43,8 +43,9 @@ func stdioServer(r io.Reader, w io.Writer, f messageForm) error {
 	}
 }
 
-// respond relies on how the benchmark's client spells its messages:
-// {"jsonrpc":"2.0","id":N,"method":"...","params":{...}}
+// respond writes to out what answers one line: with an echo of its params, after the notes that it
+// asks for, or as greetingReply says; nothing answers a notification. It relies on how the benchmark's
+// client spells its messages: {"jsonrpc":"2.0","id":N,"method":"...","params":{...}}
 func respond(out *bufio.Writer, line []byte, f messageForm) {
 	const before = `{"jsonrpc":"2.0","id":`
 	if !bytes.HasPrefix(line, []byte(before)) {
@@ -80,8 +81,9 @@ func respond(out *bufio.Writer, line []byte, f messageForm) {
 	out.WriteByte('\n')
 }
 
-// greetingReply is what answers the requests by which a client gets to know a server
-// of one era, and nothing for others.
+// greetingReply returns the member (result or error) with which a server of one era answers
+// a request by which clients get to know it; method is the member of that request. "": it is
+// another request.
 func greetingReply(method string, f messageForm) string {
 	switch {
 	case method == `"method":"initialize"` && f == legacy:
@@ -96,7 +98,7 @@ func greetingReply(method string, f messageForm) string {
 	return ""
 }
 
-// tokenOf returns the progress token of a request, as it is spelled.
+// tokenOf returns the progress token of a request, as it is spelled; "t" in quotes if there is none.
 func tokenOf(line []byte) []byte {
 	_, token, _ := bytes.Cut(line, []byte(`"progressToken":`))
 	if end := bytes.IndexAny(token, ",}"); end >= 0 {
@@ -140,7 +142,7 @@ func answerBare(w http.ResponseWriter, r *http.Request) {
 	w.Write(body)
 }
 
-// notesWanted returns how many notes a request asks for (see requestNotes).
+// notesWanted returns how many notes a request asks for (see requestNotes); false: it asks for none.
 func notesWanted(text []byte) (n int, ok bool) {
 	_, digits, ok := bytes.Cut(text[max(0, len(text)-40):], []byte(`"notes":`))
 	if !ok {

@@ -2,8 +2,8 @@ package main
 
 import "fmt"
 
-// measureThroughput: the floor of a rate is what remains when each call costs what it
-// costs in both bare forms together.
+// measureThroughput prints how many calls a second are answered over each transport, with 32 in one session and with one in each
+// of 32. The floor of a rate is what remains when each call costs what it costs in both bare forms together.
 func (b *bench) measureThroughput() error {
 	s, err := b.begin()
 	if err != nil {
@@ -53,7 +53,8 @@ func (b *bench) measureThroughput() error {
 	return nil
 }
 
-// printRate measures a rate of calls and its floor in turn.
+// printRate measures a rate of calls, which bridge returns, and its floor in turn, and prints the medians in a row called name. The floor
+// is that of the links pipes, with as many calls at a time as there are clients in bare, and of bare.
 func (b *bench) printRate(name string, pipes []link, bare []client, bridge func() (float64, error)) error {
 	var stdio, web, floor, bridged, ratio []float64
 	for range b.rounds {
@@ -76,7 +77,7 @@ func (b *bench) printRate(name string, pipes []link, bare []client, bridge func(
 	return nil
 }
 
-// measureNotifications measures how fast notifications get through a bridge, over each transport.
+// measureNotifications prints how many notifications a second get through a bridge, over each transport.
 func (b *bench) measureNotifications() error {
 	s, err := b.begin()
 	if err != nil {
@@ -90,8 +91,8 @@ func (b *bench) measureNotifications() error {
 	return b.printNotes(s, "serve: notifications a second", rows)
 }
 
-// printNotes measures how fast notifications of 100 B get to clients. The floor
-// is one SSE reply of the bare server.
+// printNotes measures how many notifications of 100 B a second get to the client of
+// each row, and prints it under title. The floor is one SSE reply of the bare server.
 func (b *bench) printNotes(s *scene, title string, rows []row) error {
 	var bare []float64
 	bridged, ratios := make([][]float64, len(rows)), make([][]float64, len(rows))

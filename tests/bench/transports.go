@@ -21,9 +21,10 @@ type kind struct {
 	senders int                               // how many goroutines send at a time in linkRate; 0: the transport has no link
 }
 
+// streamable is Streamable HTTP, with a session.
 var streamable = kind{"Streamable HTTP", openStreamable, 0}
 
-// kinds are all transports that this system has.
+// kinds returns all transports that this system has, each with sessions of 2025-06-18: on Windows there is no Unix socket.
 func kinds() []kind {
 	all := []kind{streamable, {"HTTP+SSE", openLink(dialSSE), 8}, {"WebSocket", openLink(dialWS), 1}}
 	if runtime.GOOS != "windows" {
@@ -104,7 +105,7 @@ func dialSSE(s *bridgeAddr) (link, error) {
 // close ends the event stream, and so the session.
 func (e *sseLink) close() error { return e.body.Close() }
 
-// send may be called concurrently.
+// send implements link: it POSTs a message. It may be called concurrently.
 func (e *sseLink) send(body []byte) error {
 	req, err := http.NewRequest(http.MethodPost, e.post, bytes.NewReader(body))
 	if err != nil {
@@ -122,7 +123,7 @@ func (e *sseLink) send(body []byte) error {
 	return nil
 }
 
-// recv returns when it has read the end of an event that has data.
+// recv implements link. It returns when it has read the end of an event that has data.
 func (e *sseLink) recv() (head []byte, size int, err error) {
 	const field = "data: "
 	for {
@@ -208,7 +209,7 @@ func (ws *webSocket) frame(op byte, payload []byte) error {
 	return err
 }
 
-// recv returns when it has read the last frame of a text message.
+// recv implements link. It returns when it has read the last frame of a text message, and answers pings meanwhile.
 func (ws *webSocket) recv() (head []byte, size int, err error) {
 	for {
 		first, n, err := ws.header()

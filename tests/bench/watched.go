@@ -63,9 +63,9 @@ func (b *bench) measureWatching() error {
 }
 
 const (
-	watchRoundTime      = 100 * time.Millisecond // how long a bridge has calls in a round
+	watchRoundTime      = 100 * time.Millisecond // for how long a bridge has calls of many clients in a round; where there are calls at a fixed rate, again for so long
 	pacedEvery          = 4                      // in one of so many rounds there are calls at a fixed rate
-	watchCalls          = 50                     // calls of the one client in a round
+	watchCalls          = 50                     // how many calls of the one client are timed in a round
 	pacedCallsPerSecond = 2500                   // how many calls a second there are beside as many as can be made; each is four messages for who watches
 )
 
@@ -75,7 +75,7 @@ type watchWay struct {
 	args, env []string // flags of the bridge, and variables in its environment
 	hasViewer bool     // somebody looks at the bridge
 
-	samples
+	samples                // what was measured in all scenes
 	full, paced loadRatios // the ratios of samples.fullLoad and samples.pacedLoad
 	timeRatios  ratios     // the ratios of samples.times
 }
@@ -191,7 +191,7 @@ type watchedBridge struct {
 	manyClients          []client // share a session over HTTP
 	oneClient            client   // has a session over the Unix socket, where there is one
 	bridgePID, viewerPID int      // the process ids of the bridge and the viewer; viewerPID is 0 if nobody looks
-	samples
+	samples                       // what was measured in this scene
 }
 
 // startWatched starts a bridge, and its viewer; they end with the scene.
@@ -265,7 +265,8 @@ func (w *watchedBridge) measure(paced bool) error {
 	return err
 }
 
-// measureLoad makes calls for watchRoundTime, at most so many a second; 0: as many as can be made.
+// measureLoad has manyClients make calls for watchRoundTime, at most perSecond a second (0: as many as can be made), and adds what was
+// measured to l.
 func (w *watchedBridge) measureLoad(l *loadSamples, perSecond float64) error {
 	bridge, all, untold := w.cpuTimes()
 	begin := time.Now()
@@ -286,7 +287,8 @@ func (w *watchedBridge) measureLoad(l *loadSamples, perSecond float64) error {
 	return nil
 }
 
-// cpuTimes returns the CPU time that the bridge has used, and all that have to do with its calls.
+// cpuTimes returns the CPU time that the bridge has used so far, and that of all processes that have to do with its calls: this one, the
+// bridge, its server and the viewer.
 func (w *watchedBridge) cpuTimes() (bridge, all time.Duration, err error) {
 	if bridge, err = cpuTime(w.bridgePID); err != nil {
 		return 0, 0, err

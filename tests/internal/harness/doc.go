@@ -9,8 +9,8 @@
 //	}
 //
 // Main builds the programs into a folder that is gone afterwards, the bridge with the race
-// detector if the tests have it. It also sees to it that more tests run at a time than there
-// are processors, because these tests mostly wait for one another.
+// detector if the tests have it. It also sees to it that several tests run at a time (AtOnce),
+// however few processors there are, because these tests mostly wait for one another.
 //
 // Start runs a program. The program is stopped when the test ends, and a data race
 // or a panic that it reports fails the test. What it logs is kept (Log, WaitLog).

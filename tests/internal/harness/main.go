@@ -14,26 +14,27 @@ import (
 	"time"
 )
 
-// Patience bounds every wait. A TestMain may change it before it calls Main.
+// Patience bounds every wait; then the test fails. A TestMain may change it before it calls Main.
 var Patience = 3 * time.Minute
 
 // AtOnce is how many tests run at a time where the flag -parallel does not say it. A TestMain
 // may change it before it calls Main.
 var AtOnce = 6
 
-// A Program is built before the tests run.
+// A Program is one that Main builds before the tests run.
 type Program struct {
 	Bin     *string // gets the path; if it is not empty, that program is used and nothing is built
-	Package string  // the folder of the program in this module
+	Package string  // the folder of the program, from the top of this module on
 	Race    bool    // build it with the race detector if the tests have it
 }
 
-// Bridge is mcp-bridge itself.
+// Bridge returns the Program of mcp-bridge itself, whose path bin gets.
 func Bridge(bin *string) Program {
 	return Program{Bin: bin, Package: "cmd/mcp-bridge", Race: true}
 }
 
-// Main is what a TestMain does. It does not return.
+// Main is what a TestMain does: it builds the programs, runs the tests, and searches what bridges have written for secrets. It ends
+// the process, with a status that is not 0 if any of that has failed.
 func Main(m *testing.M, programs ...Program) {
 	flag.Parse()
 	explicit := false
@@ -86,7 +87,7 @@ func defaultHangup() {
 	}
 }
 
-// build makes the programs.
+// build builds the programs into dir, but for those that have a path already.
 func build(dir string, programs []Program) error {
 	for _, p := range programs {
 		if *p.Bin != "" {
@@ -109,4 +110,5 @@ func build(dir string, programs []Program) error {
 	return nil
 }
 
+// module is the path of this module, before the folder of a program.
 const module = "github.com/mcp-bridge/mcp-bridge/"

@@ -24,7 +24,7 @@ type Proc struct {
 	Stdout *os.File        // reads from the program's; nil with Options.NullStdio or Options.Stdout
 	Done   <-chan struct{} // closed when the process has been reaped
 
-	quiet bool // the lines of the levels debug and trace were not asked for
+	quiet bool // only watched has asked for the levels debug and trace: Log leaves their lines out
 
 	mu      sync.Mutex    // guards stderr and changed
 	stderr  bytes.Buffer  // what the program has written to its standard error so far
@@ -33,20 +33,21 @@ type Proc struct {
 
 // Options say more about a program that is started. The zero value works.
 type Options struct {
-	Env       []string   // more than the tests' own environment
+	Env       []string   // variables (NAME=VALUE) besides the tests' own environment
 	Dir       string     // where it runs; "" is where the tests do
-	Files     []*os.File // descriptors from 3 on
-	Stdout    *os.File   // what becomes the program's; Start closes it on our side. nil: a pipe
+	Files     []*os.File // become the program's file descriptors from 3 on
+	Stdout    *os.File   // becomes the program's stdout; Start closes it on our side. nil: a pipe, of which Proc.Stdout is our end
 	NullStdio bool       // the program's stdin is empty, and its stdout is thrown away
 	// Owner is the test that the program belongs to, where that is not the one that starts it:
 	// the program is stopped when Owner ends.
 	Owner testing.TB
-	// Check looks at all that the program has logged, when it has ended.
+	// Check looks at all that the program has logged (Proc.Log), when it has ended. t is its owner. nil: nobody looks.
 	Check func(t testing.TB, log string)
 }
 
 // Start runs argv. The program is stopped when its owner ends, and a race or a panic that it has
-// reported fails the owner. A test that has failed shows the end of the log.
+// reported fails the owner. A test that has failed shows the end of the log. If the program cannot
+// be started, t ends.
 func Start(t testing.TB, o Options, argv ...string) *Proc {
 	t.Helper()
 	owner := o.Owner
@@ -87,7 +88,7 @@ func Start(t testing.TB, o Options, argv ...string) *Proc {
 	return p
 }
 
-// pipes makes the program's stdin and stdout, and returns the ends that are the program's.
+// pipes makes the program's stdin and stdout, and returns the ends that are the program's, also with an error: the caller closes them.
 func (p *Proc) pipes(o Options) (theirs []*os.File, err error) {
 	if o.NullStdio {
 		return nil, nil
@@ -114,10 +115,11 @@ func closeAll(files ...*os.File) {
 	}
 }
 
-// report is the beginning of what a program says of a race or a panic.
+// report matches the beginning of what a program says of a race or a panic.
 var report = regexp.MustCompile(`DATA RACE|panic:`)
 
-// inspect looks at what the program has logged.
+// inspect looks at what the program, which has ended, has logged: it keeps that and the files that the program has written, to be searched
+// for secrets, fails t if there was a race or a panic, and calls check, if that is not nil.
 func (p *Proc) inspect(t testing.TB, check func(testing.TB, string)) {
 	p.mu.Lock()
 	all := p.stderr.String()
@@ -167,10 +169,10 @@ func (s stderr) Write(b []byte) (int, error) {
 	return p.stderr.Write(b)
 }
 
-// logLine is the beginning of a line of a log, with its level.
+// logLine matches the beginning of a line of a log; its level is the first group (JSON) or the second (text).
 var logLine = regexp.MustCompile(`^(?:\{.{0,60}"@level":"([a-z]+)"|\d{4}-\d\d-\d\dT\S+ \[([A-Z]+)\])`)
 
-// asked leaves out of a text the lines of the levels debug and trace, with the indented ones that belong to them, and the
+// asked returns a text, a log, without the lines of the levels debug and trace and the indented ones that belong to them, and without the
 // beginning of a line that has not come whole yet.
 func asked(text string) string {
 	var b strings.Builder
@@ -189,14 +191,14 @@ func asked(text string) string {
 	return b.String()
 }
 
-// Log is what the program has written to stderr so far, but for the levels that the test has not asked for.
+// Log returns what the program has written to stderr so far, but for the levels that the test has not asked for.
 func (p *Proc) Log() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.log()
 }
 
-// log is Log. It is called with mu held.
+// log returns what Log returns. It is called with mu held.
 func (p *Proc) log() string {
 	if p.quiet {
 		return asked(p.stderr.String())
@@ -204,7 +206,8 @@ func (p *Proc) log() string {
 	return p.stderr.String()
 }
 
-// WaitLog waits until stderr matches re and returns the submatches.
+// WaitLog waits until the Log matches re, and returns the match and its submatches. If the program ends before, or Patience has passed,
+// t ends.
 func (p *Proc) WaitLog(t testing.TB, re *regexp.Regexp) []string {
 	t.Helper()
 	timeout := time.After(Patience)
@@ -228,7 +231,8 @@ func (p *Proc) WaitLog(t testing.TB, re *regexp.Regexp) []string {
 	}
 }
 
-// Wait returns the exit status, -1 for a signal.
+// Wait waits until the program has ended, and returns the exit status; -1: a signal has ended it. If it has not ended after Patience,
+// t ends.
 func (p *Proc) Wait(t testing.TB) int {
 	t.Helper()
 	select {
@@ -248,7 +252,8 @@ func (p *Proc) Signal(t testing.TB, sig os.Signal) {
 	}
 }
 
-// Stop ends the program the polite way, then by force.
+// Stop ends the program: by the end of its stdin and SIGTERM or, if it runs on for Patience, by force, which is an error of t. It returns when
+// the program has ended.
 func (p *Proc) Stop(t testing.TB) {
 	closeAll(p.Stdin)
 	p.Cmd.Process.Signal(syscall.SIGTERM)

@@ -25,8 +25,8 @@ import (
 
 // keptTexts is what was written, and what must not be in it.
 var keptTexts struct {
-	mu    sync.Mutex
-	texts []keptText
+	mu    sync.Mutex      // guards the fields below
+	texts []keptText      // what was written
 	given map[string]bool // secrets that bridges were given
 }
 
@@ -35,7 +35,8 @@ type keptText struct {
 	what, file string // what it is, for people, and the path of the file that has it
 }
 
-// Keep keeps what a program has written, to be searched.
+// Keep keeps a text that a program has written, to be searched for secrets when all tests have run. what says, for people, what it is.
+// Without Main it does nothing.
 func Keep(what, text string) {
 	if keptIn == "" {
 		return
@@ -54,7 +55,7 @@ func keepFile(what, file string) {
 	keptTexts.texts = append(keptTexts.texts, keptText{what, file})
 }
 
-// leastSecret is how long a secret is at least: what is shorter is found where it is not meant.
+// leastSecret is how many bytes a secret has at least to be looked for: what is shorter is found where it is not meant.
 const leastSecret = 16
 
 // give notes secrets that a bridge was given.
@@ -110,7 +111,7 @@ func configFiles(argv []string) []string {
 	return files
 }
 
-// flagValues returns the values of flags in a command line.
+// flagValues returns the values of the flags with these names in a command line, up to "--".
 func flagValues(argv []string, names []string) (values []string) {
 	for i, arg := range argv {
 		name, value, joined := strings.Cut(arg, "=")
@@ -127,7 +128,7 @@ func flagValues(argv []string, names []string) (values []string) {
 	return values
 }
 
-// givenTo notes the secrets that a program is given.
+// givenTo notes the secrets that a program is given by its command line, the files that this names, and the variables env.
 func givenTo(argv, env []string) {
 	for _, file := range flagValues(argv, secretFiles) {
 		give(words(string(readRegular(file)))...)
@@ -150,7 +151,7 @@ func givenTo(argv, env []string) {
 	}
 }
 
-// readRegular reads a file, unless it can be read once only.
+// readRegular returns what is in a file; nil: it cannot be read, or is none that can be read more than once, such as a pipe.
 func readRegular(file string) []byte {
 	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
 		return nil
@@ -159,13 +160,15 @@ func readRegular(file string) []byte {
 	return text
 }
 
-// giveValue notes a secret that may have a word before it, as in Bearer TOKEN, and variables in it.
+// giveValue notes a secret, and each of its words, as there may be one before it, as in "Bearer TOKEN". Variables in value, such as
+// ${NAME}, have the values that env says.
 func giveValue(value string, env []string) {
 	value = strings.TrimSpace(expand(value, env))
 	give(append(words(value), value)...)
 }
 
-// giveConfigured notes the secrets in a part of a configuration file, which is in the folder dir.
+// giveConfigured notes the secrets in part, a decoded part of a configuration file, and in files that it names. dir is the folder of the
+// configuration file. What is no object has none.
 func giveConfigured(part any, dir string, env []string) {
 	all, _ := part.(map[string]any)
 	for key, value := range all {
@@ -206,12 +209,12 @@ func expand(text string, env []string) string {
 	})
 }
 
-// words returns what may be secrets in a text: in a file of tokens there are names and hashes, too.
+// words returns the words of a text, such as a file of tokens, that may be secrets: all but hashes ("sha256:...").
 func words(text string) []string {
 	return slices.DeleteFunc(strings.Fields(text), func(w string) bool { return strings.HasPrefix(w, "sha256:") })
 }
 
-// keepFiles keeps what a program has written into files.
+// keepFiles keeps what a program with this command line, which has ended, has written into files.
 func keepFiles(argv []string) {
 	for _, file := range written(argv) {
 		what := fmt.Sprintf("%s of %q", file, argv)
@@ -223,7 +226,8 @@ func keepFiles(argv []string) {
 	}
 }
 
-// written returns the files that a program has written: also the older ones of a trace that was full, NAME.1 and so on.
+// written returns the files that a program with this command line has written: also the older ones of a trace that was full, NAME.1 and
+// so on.
 func written(argv []string) (files []string) {
 	names := flagValues(argv, writtenFiles)
 	if i := slices.Index(argv, "record"); i == 1 && len(argv) > 2 {
@@ -304,8 +308,8 @@ func (s *searcher) in(text []byte) (at, length int) {
 	return -1, 0
 }
 
-// search looks for the secrets of the run in all that was kept (keptTexts). It returns, for each text with a secret, where
-// that is, and names each that cannot be read.
+// search looks for the secrets of the run in all that was kept (keptTexts). Each of faults names a text that has a secret, and what stands
+// before the first one, or a text that cannot be read.
 func search() (faults []string) {
 	keptTexts.mu.Lock()
 	defer keptTexts.mu.Unlock()

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// WaitUntil looks again and again at what another process changes: a file, its
-// open descriptors, its children.
+// WaitUntil waits until ok returns true. It asks again and again, as ok looks at what another process
+// changes: a file, its open descriptors, its children. what says, for the error, what is waited for;
+// after Patience, t ends.
 func WaitUntil(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -22,7 +23,7 @@ func WaitUntil(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// ReadFile returns what is in a file, nothing if it does not exist.
+// ReadFile returns what is in a file; "": it is empty, or does not exist. Another error ends t.
 func ReadFile(t testing.TB, path string) string {
 	t.Helper()
 	data, err := os.ReadFile(path)
