@@ -15,11 +15,12 @@ import (
 
 // ByEra returns a Handler for connections that may carry both eras (ST14, WS4). Each request
 // goes to the Handler of its own era; a request without a modern claim is legacy. A Handler is
-// started by the first message for it, and closes the client only when the other has done so,
-// too. When one returns although the client has not ended, the other is told to stop.
+// started by the first message for it. When it closes its Conn, the client is closed only if the
+// other was never started, or has closed its Conn or returned. When one closes its Conn or
+// returns although the client has not ended, the ctx of the other is cancelled.
 //
-// A cancellation goes where its request is. Responses, and notifications without a claim, go to
-// legacy if that runs, else to modern.
+// Notifications with a modern claim go to modern. Without a claim, a cancellation goes where its
+// request is; responses, and all other notifications, go to legacy if that runs, else to modern.
 func ByEra(legacy, modern Handler) Handler {
 	return HandlerFunc(func(ctx context.Context, client Conn) error {
 		s, err := newEraSplit(ctx, client, legacy, modern)
@@ -106,8 +107,8 @@ type eraClientConn struct {
 	closed     atomic.Bool        // this half takes nothing more; set under eraSplit.mu
 	started    bool               // this half has a Handler; under eraSplit.mu
 
-	// pending is the message of the client that the Handler's Sink has seen and refused, so that it is offered again;
-	// nil: there is none. Used as long as there is one half.
+	// pending is the message of the client that this half is offered next, because its Handler's Sink has refused it, or
+	// because it is the first; nil: there is none. Used as long as there is one half.
 	pending *jsonrpc.Message
 }
 
@@ -119,8 +120,8 @@ func (h *eraClientConn) run() error {
 }
 
 // finishHandler is called when the Handler has returned: the half takes nothing more, and a
-// request that the Handler has seen and not taken is refused. It is not inlined into run, because a goroutine that waits
-// there should need little stack: there are as many as there are sessions.
+// request that is pending, which the Handler has not taken, is refused. It is not inlined into run, because a goroutine
+// that waits there should need little stack: there are as many as there are sessions.
 //
 //go:noinline
 func (h *eraClientConn) finishHandler() {
@@ -265,7 +266,8 @@ func (s *halfSink) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
-// Send implements Sink: it passes a message for the half on. For a message of the other half it returns errOtherEra.
+// Send implements Sink: it passes a message for the half on. For a message of the other half, and once this half is closed,
+// it returns errOtherEra.
 func (s *halfSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if s.closed.Load() || s.route(&m) != s.eraClientConn {
 		return errOtherEra
@@ -383,8 +385,8 @@ func (r *splitSink) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
-// Send implements Sink: it puts a message into the Inbox of its half. A request for a half that takes nothing more is
-// answered with an error.
+// Send implements Sink: it puts a message into the Inbox of its half, and waits while that has no room. A request for a half
+// that takes nothing more is answered with an error, any other message for it is dropped.
 func (r *splitSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	h := r.halfFor(&m)
 	err := h.inbox.Send(ctx, m)

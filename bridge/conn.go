@@ -62,10 +62,10 @@ type Dialer interface {
 	Dial(ctx context.Context) (Conn, error)
 }
 
-// A Handler serves one client. Listening transports call it once per session,
-// in a goroutine of its own; it returns when the conversation is over, soon
-// after ctx is done: because the client has gone, or everything shuts down. The
-// transport closes client afterwards.
+// A Handler serves one client. Listening transports call it once for each session or
+// connection, and streamhttp once for each request of 2026-07-28. ServeConn returns when the
+// conversation is over, soon after ctx is done: because the client has gone, its place goes
+// to another, or everything shuts down. The transport closes client afterwards.
 type Handler interface {
 	ServeConn(ctx context.Context, client Conn) error
 }

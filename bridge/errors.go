@@ -9,7 +9,7 @@ import (
 
 // Why a client is not served, or no longer.
 var (
-	// ErrBusy says that a client gets no place, because as many are being served as may be.
+	// ErrBusy says that there is no place for a client, or for a server process of its own: as many are taken as may be.
 	ErrBusy = ownmsg.ErrBusy
 
 	// ErrClosing is the cause of the end of a Handler's ctx when the bridge shuts down or

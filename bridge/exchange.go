@@ -15,7 +15,8 @@ import (
 )
 
 // Exchange serves a client Conn that is one request long, as one POST of 2026-07-28 is: the
-// request goes to server, and all that comes from server goes to client until the response has.
+// request goes to server, and all that comes from server goes to client until the response has. A
+// notification in place of the request is sent to server, and that is all.
 // server must serve this request only, as a Mux's Conn does; it may be closed when the request
 // is answered, and is the caller's to close in any case.
 //
@@ -137,11 +138,11 @@ type exchange struct {
 	deadline, latestDeadline time.Time
 
 	clientCtx    context.Context // what clientContext returns; nil: it was not called yet
-	endClientCtx func()          // ends clientCtx, and waits for what watches ctx for it; nil: as clientCtx
+	endClientCtx func()          // ends clientCtx, and waits for what watches ctx for it; nil: there is no clientCtx yet
 
 	pendingEntry pendingEntry // the request, in opts.PendingCalls
 	outcome      atomic.Int32 // outcomeSettled or outcomeCancelled; 0: it is not decided
-	hasRequest   bool         // the client has sent its request
+	hasRequest   bool         // the client has sent its request, or another message in the place of it
 	inGrace      bool         // everything shuts down: relayInGrace is to go on
 	err          error        // what serve has returned: what became of the exchange
 
@@ -165,7 +166,7 @@ func (x *exchange) settle() bool {
 }
 
 // cancelCall implements canceller: it cancels the request at the server, and closes the server's Conn, after which end
-// answers the client.
+// answers the client. false: the exchange is settled, or was cancelled before.
 func (x *exchange) cancelCall(jsonrpc.ID) bool {
 	if !x.outcome.CompareAndSwap(0, outcomeCancelled) {
 		return false
@@ -312,7 +313,7 @@ func (x *exchange) relay(ctx context.Context) (done bool, err error) {
 type fromServerSink exchange
 
 // TrySend implements Sink. It takes the answer, if the client takes that at once, in the goroutine that has brought
-// it. It closes the server's Conn then, of which nothing more is wanted: that ends the Receive.
+// it. It closes the server's Conn then, of which nothing more is wanted: that ends the Receive. All else it leaves to Send.
 func (a *fromServerSink) TrySend(m jsonrpc.Message) bool {
 	if m.Kind() != jsonrpc.Response || m.ID() != a.id || a.answered || !(*exchange)(a).settle() || !a.client.TrySend(m) {
 		return false

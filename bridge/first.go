@@ -8,9 +8,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
 )
 
-// AwaitFirst returns a Handler that waits for a client's first message, and then has h serve it. It returns nil for a
-// client that says nothing for d: a connection alone must not keep a server running, nor others out
-// (admission.MarkUnused).
+// AwaitFirst returns a Handler that waits for a client's first message, and then has h serve the client from that message
+// on. For a client that says nothing for d, the Handler returns nil: a connection alone must not keep a server running,
+// nor others out (admission.MarkUnused). If the client or ctx ends before, it returns the error of that (First).
 func AwaitFirst(h Handler, d time.Duration) Handler {
 	return HandlerFunc(func(ctx context.Context, client Conn) error {
 		if silent, err := awaitFirst(ctx, client, d); silent || err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// defaultMaxMessages is Inbox.MaxMessages by default.
+// defaultMaxMessages is how many messages may wait in an Inbox by default (Inbox.MaxMessages).
 const defaultMaxMessages = 16
 
 // An Inbox is the bounded queue between those that bring messages and one receiver. As
@@ -38,7 +38,7 @@ type Inbox struct {
 	dropOffered   bool                        // Remove has removed the message that is being offered to sink: it is dropped if sink does not take it
 	receiverIdle  bool                        // Receive waits for a message, so others may call sink
 	sink          Sink                        // the Sink of the Receive that goes on; nil: none does
-	cancelSend    context.CancelFunc          // ends the ctx of a Send of sink, for Abort; nil: this Receive has needed no Send yet
+	cancelSend    context.CancelFunc          // ends the ctx of a Send of sink, for Abort; nil: no Receive goes on, or it has needed no Send yet
 	endErr        error                       // how Receive ends once queue is empty (End); nil: End was not called
 	abortErr      error                       // how Receive and Send end at once (Abort); nil: Abort was not called
 	firstRefused  bool                        // Send of a Sink has refused the first message: the next Receive begins with it, even if its ctx is done
@@ -165,8 +165,9 @@ func (b *Inbox) Wake() {
 // goes on with the rest: the caller has work of its own, and others may add messages without end.
 const maxInlineMessages = 32
 
-// Deliver hands the receiver what waits, in the caller's goroutine, if the receiver is idle; else it wakes the
-// receiver. The caller holds no lock that the receiver's Sink may need.
+// Deliver hands the receiver what waits, in the caller's goroutine, if the receiver is idle: as much as its Sink takes at
+// once, and no more than maxInlineMessages. Otherwise, and for the rest, it wakes the receiver. The caller holds no lock
+// that the receiver's Sink may need.
 func (b *Inbox) Deliver() {
 	if !b.sendTurn.TryLock() {
 		b.Wake()
@@ -208,7 +209,7 @@ func (b *Inbox) nextInline() (m jsonrpc.Message, sink Sink) {
 }
 
 // End says that nothing more comes. Receive returns err once it has handed on what waits, and Send returns it at once;
-// nil stands for io.ErrClosedPipe.
+// nil stands for io.ErrClosedPipe. Only the first End counts.
 func (b *Inbox) End(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -220,11 +221,11 @@ func (b *Inbox) End(err error) {
 }
 
 // Abort drops what waits, and makes Receive and Send return err, a Send of the receiver's Sink that goes on included;
-// nil stands for io.ErrClosedPipe. It may be called by the Sink.
+// nil stands for io.ErrClosedPipe. It may be called by the Sink. Only the first Abort counts.
 func (b *Inbox) Abort(err error) { b.abort(err) }
 
-// abort does what Abort says, and returns the messages that were dropped, without one that the Sink was just being
-// offered.
+// abort drops what waits, makes Receive and Send return err, as Abort says, and returns the messages that were dropped,
+// without one that the Sink was just being offered. It returns nil if Abort was called before.
 func (b *Inbox) abort(err error) (dropped []jsonrpc.Message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -50,7 +50,7 @@ type Hooks struct {
 // and costs what the hooks cost.
 //
 // Replies of Hooks.Send are received in the order in which they were made, and after what the peer has sent before.
-// They do not pass Hooks.Receive, nor do those of Hooks.Receive pass Hooks.Send.
+// They do not pass Hooks.Receive, nor do those of Hooks.Receive pass Hooks.Send, Sending and Sent.
 func Intercept(c Conn, h Hooks) Conn {
 	i := &interceptor{conn: c, hooks: h}
 	if h.Send != nil {
@@ -68,7 +68,7 @@ type interceptor struct {
 	// received is a message of the peer, as Hooks.Receive has left it, while it is handed on, and, with offerAgain,
 	// until it is offered again. Only the Sink of Receive uses it and the fields below.
 	received    jsonrpc.Message
-	reply       *jsonrpc.Message // what Hooks.Receive has answered to it, for the peer; nil: nothing, or it was sent
+	reply       *jsonrpc.Message // what Hooks.Receive has answered to the message in received, for the peer; nil: nothing, or it was sent
 	offerAgain  bool             // received was not taken: the Conn offers the peer's message again
 	receivedKey jsonrpc.Key      // while offerAgain: the Key of the message in received, as the peer has sent it
 	endErr      error            // how the Conn has ended; nil: it has not. Only Receive uses it

@@ -24,7 +24,7 @@ type call struct {
 	progressToken   jsonrpc.ID   // the request's progress token; zero: it has none
 	asksForTask     bool         // the request is augmented as a task: its progress token stays valid after the response (J13)
 	heldBytes       int          // how many bytes of the ledger's budgetShare the call takes: for what the Pump, the client's side and the server's side keep of it
-	heldAfterAnswer bool         // heldBytes stay taken after the answer
+	heldAfterAnswer bool         // heldBytes stay taken when the call has left the ledger, until the conversation ends
 	timeoutTimer    *time.Timer  // ends the request when it has run out; nil: it has no time-out
 	latestDeadline  time.Time    // the time beyond which progress does not put the time-out off; set if there is a timeoutTimer
 	pendingEntry    pendingEntry // the call in the ledger's pendingCalls
@@ -32,8 +32,8 @@ type call struct {
 
 // ledger has the requests of one side of a Pump, to which the other owes answers.
 //
-// An answered request leaves the ledger in two steps, takeForAnswer and answerDelivered, so that "nothing is owed"
-// becomes true only after the answer was handed on.
+// A request of the client leaves the ledger in two steps when it is answered, takeForAnswer and answerDelivered, so that
+// "nothing is owed" becomes true only after the answer was handed on. Any other request leaves it in one.
 type ledger struct {
 	maxCalls      int             // how many requests may be in the ledger
 	pendingCalls  *PendingCalls   // the PendingCalls that the requests are entered in, too; nil: none
@@ -41,7 +41,7 @@ type ledger struct {
 	canceller     canceller       // who can cancel the requests, for the entries in pendingCalls; nil: nobody
 	byServer      bool            // the requests are the server's, not the client's; for the entries in pendingCalls
 	budgetShare   *budget.Share   // the part of PumpOptions.Budget that the calls take, in the name of the client's party; nil: memory is not counted. Under mu
-	runningTimers sync.WaitGroup  // waits for time-outs that run or may still run
+	runningTimers sync.WaitGroup  // waits for time-outs that run or may still run, and for giveUp
 
 	mu         sync.Mutex           // guards the calls and what else is known of them
 	calls      map[jsonrpc.ID]*call // the requests without an answer, by id
@@ -57,7 +57,7 @@ type ledger struct {
 	closed             bool                 // nothing may be entered any more
 	listenCount        int                  // how many of calls are subscriptions/listen
 	tracksQuietSince   bool                 // quietSince is kept up to date
-	quietSince         time.Time            // since when nothing but subscriptions is owed
+	quietSince         time.Time            // since when nothing but subscriptions is owed; means nothing while more is owed, or without tracksQuietSince
 	emptied            chan struct{}        // closed when nothing is owed; nil: nobody waits for that
 }
 
@@ -69,7 +69,8 @@ func (l *ledger) init(max int) {
 }
 
 var (
-	errOtherSideGone = errors.New("the other side has gone") // the error of ledger.add once the ledger is closed
+	// the error of ledger.add once the ledger is closed; with its text requests are answered whose other side has gone
+	errOtherSideGone = errors.New("the other side has gone")
 	// the error of ledger.add when budgetShare has no room
 	errOverBudget = errors.New("what waits for an answer takes too much memory; try again later")
 )
@@ -210,7 +211,8 @@ func (l *ledger) giveUp(id jsonrpc.ID, ended func(c *call)) (found bool) {
 	return true
 }
 
-// waitForTimers returns when no time-out runs, or will run, any more. All requests must have left the ledger before.
+// waitForTimers returns when no time-out and no giveUp runs, or will run, any more. All requests must have left the ledger
+// before.
 func (l *ledger) waitForTimers() { l.runningTimers.Wait() }
 
 // methodOf returns the method of the request with this id; false: none is in the ledger.
@@ -224,8 +226,8 @@ func (l *ledger) methodOf(id jsonrpc.ID) (string, bool) {
 }
 
 // takeForAnswer takes the request that a response with this id answers out of the ledger, and returns the id as it was
-// asked. false: there is none, and the id is returned as it came. answerDelivered must follow once the response was
-// handed on.
+// asked. answerDelivered must follow once the response was handed on. false: there is none, also if the response is a late
+// one to a request that was cancelled, or answered by the bridge; the id is returned as it came.
 func (l *ledger) takeForAnswer(id jsonrpc.ID) (jsonrpc.ID, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -385,7 +387,7 @@ func (l *ledger) takeListens() []*call {
 }
 
 // withdrawListen takes a subscriptions/listen out of the ledger that the server has ended with a cancellation, and
-// returns its id as it was asked. false: none with this id is in the ledger.
+// returns its id as it was asked. false: none with this id is in the ledger, and the id is returned as it came.
 func (l *ledger) withdrawListen(id jsonrpc.ID) (jsonrpc.ID, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -28,7 +28,8 @@ type pipeEnd struct {
 	closed atomic.Bool // this side was closed
 }
 
-// Send implements Conn: it queues m for the other side, and waits while there is no room.
+// Send implements Conn: it queues m for the other side, or hands it to that at once, and waits while there is no room.
+// Once either side is closed, it returns io.ErrClosedPipe.
 func (p *pipeEnd) Send(ctx context.Context, m jsonrpc.Message) error {
 	err := ctx.Err()
 	if err == nil && p.closed.Load() {

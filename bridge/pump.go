@@ -15,12 +15,12 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// DefaultShutdownGrace is how long a Pump waits for answers that are still owed once
-// its context has ended.
+// DefaultShutdownGrace is how long Pump and Exchange wait for answers that are still owed once
+// their ctx has ended, unless PumpOptions.ShutdownGrace says otherwise.
 const DefaultShutdownGrace = 5 * time.Second
 
-// DefaultDrainTimeout is how long a Pump waits for answers that are still owed once
-// the client has said that it sends nothing more.
+// DefaultDrainTimeout is how long a Pump waits for answers that are still owed once the client
+// has said that it sends nothing more, unless PumpOptions.DrainTimeout says otherwise.
 const DefaultDrainTimeout = 30 * time.Second
 
 // drainNoticeAfter is how long a Pump waits for answers after the client's end before it tells OnClientEOF.
@@ -30,8 +30,8 @@ const drainNoticeAfter = time.Second
 // and again.
 const maxTimeoutFactor = 10
 
-// maxUnanswered is how many requests of each side of a Pump may wait for the other's answers. A side that answers none
-// must not make the ledger grow for ever.
+// maxUnanswered is how many requests of each side of a Pump may wait for the other's answers; one more is refused with an
+// error. A side that answers none must not make the ledger grow for ever.
 const maxUnanswered = 10_000
 
 // PumpOptions tune a Pump. The zero value works.
@@ -53,9 +53,10 @@ type PumpOptions struct {
 	Shutdown <-chan struct{}
 
 	// RequestTimeout is how long the server may stay silent on a request
-	// before it is cancelled and answered with an error (J8). Progress on the
-	// request starts it anew, but no request lasts longer than ten times as
-	// long. 0 means forever. subscriptions/listen has no such time-out.
+	// before it is cancelled there and answered with an error (J8); initialize
+	// is answered only, as it cannot be cancelled. Progress on the request
+	// starts the time anew, but no request lasts longer than ten times as long.
+	// 0 or negative means forever. subscriptions/listen has no such time-out.
 	RequestTimeout time.Duration
 
 	// OnClientEOF is told once, a second after the client has sent its last or ctx is done, if answers are still
@@ -69,7 +70,9 @@ type PumpOptions struct {
 
 	PendingCalls *PendingCalls // PendingCalls, if not nil, has the requests of both sides while they are not answered.
 
-	TimedOut func(PendingCall) // TimedOut, if not nil, is told of each request that RequestTimeout has ended. It may be called concurrently.
+	// TimedOut, if not nil, is told of each request that RequestTimeout has ended, without its Note. It may be called
+	// concurrently.
+	TimedOut func(PendingCall)
 
 	// KeepsRequests, if not nil, says whether the server's side keeps requests until they are
 	// answered, as one does that translates them: it may have to send them again.
@@ -89,17 +92,18 @@ type PumpOptions struct {
 // hanging:
 //
 //   - After the client's io.EOF it goes on until the server owes nothing
-//     (bounded by DrainTimeout), then returns nil.
-//   - When ctx is done it takes nothing more from the client, waits likewise
-//     (bounded by ShutdownGrace), answers what is still owed with an error, and
-//     returns nil.
+//     (bounded by DrainTimeout), and then returns nil. What is owed even then is
+//     cancelled at the server and answered with an error.
+//   - When ctx is done it takes nothing more from the client, and does the same
+//     (bounded by ShutdownGrace).
 //   - When the server ends, every request it owes is answered with a JSON-RPC
-//     error that carries the server's error, and that error is returned. If it owes
-//     nothing, and the client or ctx has ended too, Pump returns nil.
+//     error that carries the server's error, and that error is returned (after
+//     io.EOF, one that says that the server has ended). If it owes nothing, and
+//     the client or ctx has ended too, Pump returns nil.
 //   - When the client is gone (any error but io.EOF), the server is told to
 //     cancel what it owes, and the error is returned. A Pump that is blocked
 //     in a Send to the server learns of it when the client's Conn ends the ctx of
-//     that (see StallWatch), or by ctx.
+//     that Send (see StallWatch, whose giving up is no error here), or by ctx.
 //   - A subscriptions/listen of 2026-07-28 is not waited for: when any of this
 //     happens it is cancelled at the server, and ends with its result for a
 //     client that is still there (ST13). It has no RequestTimeout.
@@ -136,7 +140,7 @@ type pump struct {
 	ctx             context.Context         // the context of the conversation, which goes on for a while after Pump's ctx; done when it is over
 	cancel          context.CancelCauseFunc // ends ctx, with the reason as its cause
 	clientDirection sync.WaitGroup          // waits for the goroutine that copies from the client
-	clientEndErr    error                   // how copyFromClient has ended; read after clientDirection
+	clientEndErr    error                   // how copyFromClient has ended; to be read only after clientDirection.Wait
 	clientRequests  ledger                  // the client's requests, to which the server owes answers
 	serverRequests  ledger                  // the server's requests, to which the client owes answers
 	graceTimers     sync.WaitGroup          // waits for what graceContext has started
@@ -155,7 +159,7 @@ type pump struct {
 
 	clientReceive clientReceive // ends the Receive from the client
 
-	sendingToClient chan struct{} // holds an element while a Send to the client goes on
+	sendingToClient chan struct{} // holds an element while the Send of a server's message to the client goes on
 }
 
 // errServerEnded is why nothing more is taken from the client once the server has ended. Pump returns it if the server
@@ -246,7 +250,7 @@ func (p *pump) finishAfterServerEnd(toClient *toClientSink, serverErr error) err
 }
 
 // isOrderlyEnd reports whether err, with which the client's direction has ended, leaves a client that may still read:
-// its end of input, or a stop by ctx.
+// its end of input, a stop by ctx, or a StallWatch that has given up (errHungUp).
 func isOrderlyEnd(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, errStopped) || errors.Is(err, errHungUp) || errors.Is(err, context.Canceled)
 }
@@ -270,7 +274,7 @@ func (p *pump) graceContext(ctx, parent context.Context) (graceCtx context.Conte
 }
 
 // graceFor returns how long to wait after a ctx has ended with the cause why: ShutdownGrace, or what ShutdownGraceFor
-// says.
+// says. 0 or negative: not at all.
 func (o PumpOptions) graceFor(why error) time.Duration {
 	if o.ShutdownGraceFor != nil {
 		return o.ShutdownGraceFor(why)

@@ -12,9 +12,10 @@ import (
 
 // This file is how a Pump ends, and what it says itself to both sides.
 
-// finishAfterClientEnd is called when nothing more comes from the client, for the reason err. If the client may still
-// read, it waits for the answers that the server owes. What is left is cancelled at the server, and answered with an
-// error for a client that is still there.
+// finishAfterClientEnd is called when nothing more comes from the client, for the reason err. It answers the server's
+// requests, and ends subscriptions. If the client may still read, it waits for the answers that the server owes, but not
+// after errHungUp. What is left is cancelled at the server (but for initialize), and answered with an error for a client
+// that is still there. If the conversation is over already, it does nothing.
 func (p *pump) finishAfterClientEnd(ctx, graceCtx context.Context, err error) {
 	if ctx.Err() != nil { // the server ended first
 		return
@@ -86,8 +87,8 @@ func (p *pump) forEachBounded(ctx context.Context, calls []*call, part func(ctx 
 	}
 }
 
-// drainServer waits until the server owes nothing, or graceCtx is done, or the client is gone. clientEnd: the client
-// has sent its last, and the wait lasts no longer than DrainTimeout.
+// drainServer waits until the server owes nothing, or graceCtx is done, or the client is gone, and after a moment tells
+// OnClientEOF that it waits. clientEnd: the client has sent its last, and the wait lasts no longer than DrainTimeout.
 func (p *pump) drainServer(graceCtx context.Context, clientEnd bool) {
 	var enough <-chan time.Time
 	if d := orDefault(p.opts.DrainTimeout, DefaultDrainTimeout); clientEnd {

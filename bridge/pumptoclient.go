@@ -14,8 +14,8 @@ import (
 type toClientSink struct {
 	*pump
 
-	// entered: the message in outgoing is in the ledger, and the client has not taken it yet. The server's Conn offers
-	// it again.
+	// entered: there is a message in outgoing, of which the ledgers know (admitToClient), and the client has not taken it
+	// yet. The server's Conn offers it again.
 	entered     bool
 	originalKey jsonrpc.Key     // the Key that the message in outgoing had as it came from the server: tells isEntered whether it is offered again
 	outgoing    jsonrpc.Message // the message that the client is to take, as it is to get it; zero: there is none
@@ -48,9 +48,9 @@ func (s *toClientSink) isEntered(m *jsonrpc.Message) bool {
 	return false
 }
 
-// enter enters a message of the server into the ledger, and puts what the client is to get into outgoing. false: the
-// client does not get it. It is not inlined because all that writes to the client stands on the stack of Send: with a
-// smaller one of that, a session needs 8 KiB less.
+// enter has the ledgers take note of a message of the server (admitToClient), and puts what the client is to get into
+// outgoing. false: the client does not get it. It is not inlined because all that writes to the client stands on the stack
+// of Send: with a smaller one of that, a session needs 8 KiB less.
 //
 //go:noinline
 func (s *toClientSink) enter(ctx context.Context, m *jsonrpc.Message) (ok bool) {
@@ -122,9 +122,10 @@ func (s *toClientSink) sendLastOffered(ctx context.Context) {
 	s.finishMessage()
 }
 
-// admitToClient enters a server's request into the ledger, and takes the request that a response answers out of it. It
-// returns the message with the ids that the client knows; false: the client does not get it. After a response that the
-// client gets, answerDelivered must follow.
+// admitToClient has the ledgers take note of a server's message before the client gets it: a request is entered, and the
+// request that a response answers, or a cancellation cancels, is taken out. It returns the message with the ids that the
+// client knows. false: the client does not get it; a request was answered with an error, anything else reported as dropped.
+// After a response that the client gets, answerDelivered must follow.
 func (p *pump) admitToClient(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, bool) {
 	switch m.Kind() {
 	case jsonrpc.Response:

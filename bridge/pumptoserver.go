@@ -103,8 +103,8 @@ type toServerSink struct {
 	*pump
 	graceCtx context.Context // the ctx of a Send to the server that goes on after Pump's ctx is done
 
-	// admitted: the message in outgoing is in the ledger, and the server has not taken it. The client's Conn offers it
-	// again, unless it has withdrawn it.
+	// admitted: there is a message in outgoing, of which the ledgers know (admitToServer), and the server has not taken it.
+	// The client's Conn offers it again, unless it has withdrawn it.
 	admitted    bool
 	originalKey jsonrpc.Key     // the Key of the message in outgoing as the client has sent it
 	outgoing    jsonrpc.Message // the message that the server is to take, as it is to get it; zero: there is none
@@ -132,8 +132,8 @@ func (s *toServerSink) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
-// tryAdmit makes m the message in outgoing. Otherwise taken says why not: true, the server does not get m, and nothing is
-// left to do; false, Send has to answer m.
+// tryAdmit makes m the message in outgoing (admitted). If it does not, taken says why not: true, the server does not get
+// m, and nothing is left to do; false, Send has to answer m.
 //
 // It is no part of TrySend, which runs deep in the stack of an HTTP connection's goroutine: with more stack than 8 KiB, Go
 // copies that to a larger one for many requests.
@@ -176,7 +176,7 @@ func (s *toServerSink) withdraw() {
 }
 
 // stop makes the sink take nothing more, and answers a request in outgoing, which the server will not get, with an
-// error, unless it was answered already or Pump's ctx is done.
+// error, unless it was answered already or the conversation is over.
 func (s *toServerSink) stop() {
 	s.stopped = true
 	if s.outgoing.Kind() != jsonrpc.Request {
@@ -259,9 +259,9 @@ func (s *toServerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// admitToServer enters a client's request into the ledger, and takes the request that a response answers out of it. It
-// returns the message with the ids that the server knows; false: the server does not get it, and a request was
-// answered with an error.
+// admitToServer has the ledgers take note of a client's message before the server gets it: a request is entered, and the
+// request that a response answers, or a cancellation cancels, is taken out. It returns the message with the ids that the
+// server knows. false: the server does not get it; a request was answered with an error, anything else reported as dropped.
 func (p *pump) admitToServer(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, bool) {
 	switch m.Kind() {
 	case jsonrpc.Request:
@@ -307,8 +307,8 @@ func (p *pump) admitToServer(ctx context.Context, m jsonrpc.Message) (jsonrpc.Me
 	return m, true
 }
 
-// newClientCall returns a new call for the client's request m. Its heldBytes counts what the Pump and the server's
-// side keep of the request.
+// newClientCall returns a new call for the client's request m. Its heldBytes counts, beside what every call takes, what the
+// server's side keeps of a long request or a subscription, and the whole of an initialize, also after its answer.
 func (p *pump) newClientCall(m jsonrpc.Message) *call {
 	c := newCall(m)
 	switch size := m.Size(); {
@@ -320,9 +320,9 @@ func (p *pump) newClientCall(m jsonrpc.Message) *call {
 	return c
 }
 
-// acceptProgress returns a progress notification with the token as the request in l was asked with, and sets the
-// time-out of that request to timeout from now. false: there is no such request any more, and the notification was
-// dropped (J12, J13).
+// acceptProgress returns the progress notification m with the token as the request in l was asked with, and sets the
+// time-out of that request, if it has one, to timeout from now. false: there is no such request any more, nor a task that
+// it has begun, and m was dropped (J12, J13).
 func (p *pump) acceptProgress(m jsonrpc.Message, l *ledger, timeout time.Duration) (jsonrpc.Message, bool) {
 	token := m.ProgressToken()
 	asked, ok := l.renewTimeout(token, timeout)
@@ -345,7 +345,8 @@ func (c *call) withServerID(m jsonrpc.Message) jsonrpc.Message {
 }
 
 // acceptCancellation calls withdraw, which takes a request out of a ledger, with the id in the cancellation m, and
-// returns m with the id that withdraw has returned: that by which the side knows it that was asked.
+// returns m with the id that withdraw has returned: that by which the side knows it that was asked. If there is no such
+// request, m stays as it is.
 func acceptCancellation(m jsonrpc.Message, withdraw func(jsonrpc.ID) (jsonrpc.ID, bool)) jsonrpc.Message {
 	id := m.CancelledID()
 	if asked, ok := withdraw(id); ok && asked != id {
@@ -354,7 +355,8 @@ func acceptCancellation(m jsonrpc.Message, withdraw func(jsonrpc.ID) (jsonrpc.ID
 	return m
 }
 
-// startTimeout starts the time-out of a client's request, if there is a RequestTimeout (J8). A subscription has none.
+// startTimeout starts the time-out of a client's request, if there is a RequestTimeout (J8): once it has passed, the request
+// is cancelled at the server (but for initialize), and answered with an error. A subscription has none.
 func (p *pump) startTimeout(c *call) {
 	if p.opts.RequestTimeout <= 0 || c.method == ownmsg.Listen {
 		return

@@ -20,8 +20,8 @@ import (
 // wraps one of them, but not what it adds. An error with a method PublicError() string has
 // its own text for clients; with a method PublicData() []byte it says what data
 // goes with that, nil: the usual. ErrBusy and ErrReclaimed end the conversation
-// with the first answer, so that who tries again begins anew. The client's Conn is
-// not closed then: whoever has called the Handler does that.
+// with the first answer, so that who tries again begins anew. Without a server the
+// client's Conn is not closed here: whoever has called the Handler does that.
 func Serve(d Dialer, opts PumpOptions) Handler {
 	return HandlerFunc(func(ctx context.Context, client Conn) error {
 		server, err := d.Dial(ctx)

@@ -24,7 +24,7 @@ type StallWatch struct {
 	gaveUp     atomic.Bool        // the watch has ended ctx, so Send returns errHungUp
 
 	sends  atomic.Uint64  // counts beginnings and ends of Sends: odd while one goes on
-	armed  atomic.Bool    // the timer is set, or giveUpIfStalled runs
+	armed  atomic.Bool    // the timer is set, or giveUpIfStalled runs; stays true once the watch has given up
 	checks sync.WaitGroup // waits for runs of giveUpIfStalled that go on, or are to come
 
 	mu       sync.Mutex  // guards finished and timer
@@ -54,7 +54,7 @@ const (
 // NewStallWatch returns a StallWatch for one Receive, whose ctx it is. peerEndErr tells of the
 // end of the peer: nil as long as nothing is known of that, io.EOF once the peer sends nothing
 // more than what waits to be read, and another error once it is gone. It does not wait, and is
-// called by one goroutine at a time. If peerEndErr is nil, nothing can be known.
+// called by one goroutine at a time. If peerEndErr is nil, nothing can be known, and Send never gives up.
 func NewStallWatch(ctx context.Context, peerEndErr func() error) *StallWatch {
 	w := &StallWatch{ctx: ctx, peerEndErr: peerEndErr}
 	if peerEndErr != nil {

@@ -19,7 +19,7 @@ func IsBatch(raw []byte) bool {
 // SplitBatch returns the elements of a batch in order. Each is a slice of raw. The caller
 // parses each element by itself: if one is not a valid message, the others still count
 // (LI10). The error is an *Error if raw is not a JSON array, is empty, or has more than
-// max elements; 0 means no limit.
+// max elements; 0 or negative means no limit.
 func SplitBatch(raw []byte, max int) ([][]byte, error) {
 	data, cut := trim(raw)
 	if len(data) == 0 {
@@ -110,7 +110,7 @@ func HasBatches(revision string) bool { return revision == "2025-03-26" }
 // is not a valid message; the caller answers it with Error.Reply. Valid elements of a batch
 // count although others are invalid (LI12). initialize is not valid in a batch (J7). A
 // batch may have at most max elements, and a message at most depth levels, as for
-// ParseDepth; the array of the batch is not a level. 0 means no limit for both.
+// ParseDepth; the array of the batch is not a level. 0 or negative means no limit for both.
 //
 // Decode takes ownership of raw, as Parse does, unless raw is an array: the messages of a
 // batch are copies.

@@ -74,7 +74,7 @@ func (m Message) WithMeta(f Fragment) Message {
 }
 
 // WithMetaOf returns a copy of a request or notification with the members of f at the beginning of params._meta, in
-// place of the members with these keys, which are removed. It panics as WithMeta does.
+// place of the members with these keys, which are removed. It panics if params are an array, and for a response.
 func (m Message) WithMetaOf(f Fragment, keys ...string) Message {
 	if m.kind == Response || m.kind == Invalid || m.meta.end == 0 || m.raw[m.meta.start] != '{' {
 		return m.WithMeta(f)

@@ -192,8 +192,9 @@ func (f *IDFinder) endValue() {
 }
 
 // Result returns the id and the Kind as far as they are known after the last Write. The id
-// is zero if there was none yet, if there were two, or if it is longer than 256 bytes. The
-// Kind is Invalid if it is not known.
+// is zero if there was none yet, if there were two, if it is longer than 256 bytes, or if it is
+// no string or integer; null is NullID if there is an error. The Kind is Invalid if it is not
+// known.
 func (f *IDFinder) Result() (ID, Kind) {
 	kind := f.seenFields.kind(f.seenFields.has(fieldOther))
 	if !f.idComplete || f.twoIDs {

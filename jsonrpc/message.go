@@ -85,8 +85,8 @@ type joinedBytes struct {
 // of it are avoided.
 const minLongSize = 4 << 10
 
-// SplitLineAtID returns Line in three parts, of which the last two may be empty; it is to Line what SplitAtID is to
-// Bytes.
+// SplitLineAtID returns Line in three parts, of which the last two may be empty: to write them one after the other saves
+// the copy that Line makes after WithID of a long message. They are one part if there are line breaks to leave out.
 func (m *Message) SplitLineAtID() (first []byte, id string, rest []byte) {
 	if m.hasLineBreaks {
 		return m.Line(), "", nil
@@ -118,10 +118,9 @@ func (m Message) withIDInPlace() Message {
 // in memory, and is smaller than a Message. The zero Key is that of an invalid
 // message.
 type Key struct {
-	first *byte // the first byte of the message's raw
-	// spliceID of the Message
-	spliceID bool
-	ident    ID // the id of the Message
+	first    *byte // the first byte of the message's raw
+	spliceID bool  // raw still has an older id than ident (Message.spliceID)
+	ident    ID    // the id of the Message
 }
 
 // Key returns the Key that stands for the message.
@@ -168,7 +167,7 @@ func (m *Message) SplitAtID() (first []byte, id string, rest []byte) {
 	return m.raw[:m.id.start:m.id.start], m.ident.text, m.raw[m.id.end:]
 }
 
-// IsOneLine reports whether Bytes has no line breaks, so that Line returns the same.
+// IsOneLine reports whether Bytes is known to have no line breaks, so that Line returns the same.
 func (m *Message) IsOneLine() bool { return !m.hasLineBreaks }
 
 // slice returns the bytes of a span; nil: the span is the zero value.
@@ -301,7 +300,7 @@ func (m *Message) Meta() []byte { return m.slice(m.meta) }
 // of the message ("params", "protocolVersion"); nil when there is none. Keys
 // are compared decoded, and the last of several equal keys counts. Lookup scans
 // the objects on the path, but skips the values that the index knows, above all the
-// longest one. The caller must not change the value.
+// longest one. Without a path it returns Bytes. The caller must not change the value.
 func (m *Message) Lookup(path ...string) []byte {
 	if len(path) == 0 {
 		return m.Bytes()

@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// DefaultMaxDepth is how many levels of objects and arrays a message may have,
-// unless whoever parses it says otherwise (J14). Parsers of many servers recurse.
+// DefaultMaxDepth is how many levels of objects and arrays a message may have where no other
+// limit is set (J14): transports pass it to ParseDepth, Parse has none. Many servers recurse.
 const DefaultMaxDepth = 1000
 
 // MaxName is how many bytes an id, a progress token and a method may have, as Parse counts (J15).
@@ -148,7 +148,7 @@ func trim(data []byte) (rest []byte, cut int) {
 func Parse(raw []byte) (Message, error) { return ParseDepth(raw, 0) }
 
 // ParseDepth is Parse with a limit: the message may have at most depth levels of objects
-// and arrays, and the message itself is the first level (J14). 0 means no limit.
+// and arrays, and the message itself is the first level (J14). 0 or negative means no limit.
 func ParseDepth(raw []byte, depth int) (Message, error) {
 	data, cut := trim(raw)
 	if len(data) == 0 {

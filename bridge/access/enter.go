@@ -26,7 +26,7 @@ import (
 // sets the headers that belong to the reply on w: the CORS headers, so that a page can
 // read the reply, and WWW-Authenticate for status 401; an Authenticator may set others.
 //
-// Without Tokens and certificates, Enter does not allocate for a request without Origin.
+// Without Tokens, Authenticator and certificates, Enter does not allocate for a request without Origin.
 func (p *Policy) Enter(w http.ResponseWriter, r *http.Request) (*http.Request, *Refusal) {
 	if no := p.Check(r); no != nil {
 		return r, no
@@ -106,8 +106,8 @@ var (
 	}
 )
 
-// authenticate returns the principal of the token that r carries, or why there is none; the challenge is nil if there
-// is one.
+// authenticate returns the principal of the token that r carries, or the challenge that says why r is not authenticated;
+// nil: it is.
 func (t *Tokens) authenticate(r *http.Request) (principal, *challenge) {
 	if TokenInQuery(r.URL.RawQuery) {
 		return principal{}, tokenInQuery

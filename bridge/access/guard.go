@@ -138,7 +138,8 @@ func clipHost(host string) string {
 	return host
 }
 
-// isAddress reports whether host, in brackets or not, is the IP address in of, without the port. A nil of has none.
+// isAddress reports whether host, in brackets or not, is the IP address of the TCP address "of", whatever its port; false if
+// "of" is nil.
 func isAddress(host string, of *net.TCPAddr) bool {
 	if of == nil {
 		return false

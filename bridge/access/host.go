@@ -46,8 +46,8 @@ func isLocalhost(name string) bool {
 	return len(name) == len(tld) || name[len(name)-len(tld)-1] == '.'
 }
 
-// splitHostPort splits a host from its port; ok is false unless both are valid, of which it is strict:
-// net.SplitHostPort accepts invalid ones. port is "" when there is none. The host of "[::1]:80" keeps its brackets.
+// splitHostPort splits a host from its port; ok is false unless both are valid, which net.SplitHostPort does not check. port
+// is "" when there is none. The host of "[::1]:80" keeps its brackets.
 func splitHostPort(s string) (host, port string, ok bool) {
 	end := strings.IndexByte(s, ':')
 	if strings.HasPrefix(s, "[") {

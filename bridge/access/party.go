@@ -42,7 +42,7 @@ func WithPeer(ctx context.Context, name string) context.Context {
 // WithPeer is known.
 func PeerParty(name string) string { return peerPrefix + name }
 
-// peerPrefix begins the parties that are no principals.
+// peerPrefix is what a party begins with that is no principal.
 const peerPrefix = "peer "
 
 // addressParty returns the party of a client that has not authenticated and comes from this address (see

@@ -40,7 +40,7 @@ func Principal(r *http.Request) string {
 // TokenContext returns a context that is done when the token of r is no longer valid:
 // Tokens.Reload has removed it, perhaps because others know it, or the Authenticator says so
 // (ErrExpired). A connection that was opened with the token must end then. The context may
-// outlive r.
+// outlive r. If r has no token it is never done.
 func TokenContext(r *http.Request) context.Context {
 	p, _ := r.Context().Value(principalKey{}).(principal)
 	return orBackground(p.tokenCtx)
@@ -48,7 +48,7 @@ func TokenContext(r *http.Request) context.Context {
 
 // PrincipalContext returns a context that is done when the Principal of r has no valid token
 // any more. It is for sessions of several connections, each with its own token: such a
-// session must end then. The context may outlive r.
+// session must end then. The context may outlive r. If r has no token it is never done.
 func PrincipalContext(r *http.Request) context.Context {
 	p, _ := r.Context().Value(principalKey{}).(principal)
 	return orBackground(p.sessionCtx)

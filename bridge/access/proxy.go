@@ -66,10 +66,11 @@ func (p *Policy) Scheme(r *http.Request) string {
 	return "http"
 }
 
-// RemoteAddr returns where r comes from, for logs. This is the address of the peer, or
-// "unix" for the peer of a Unix socket. If the peer is a trusted proxy, it is the last
-// address in X-Forwarded-For that is not a trusted proxy: any client may have written the
-// addresses before that one.
+// RemoteAddr returns where r comes from, for logs. This is the address of the peer with its
+// port, or "unix" for the peer of a Unix socket. If the peer is a trusted proxy, it is the
+// last address in X-Forwarded-For that is not a trusted proxy, without a port: any client may
+// have written the addresses before that one. If all are trusted proxies it is the first of
+// them, or the one behind an entry that is no address; without any address, that of the peer.
 func (p *Policy) RemoteAddr(r *http.Request) string {
 	from := r.RemoteAddr
 	if isUnix(r) {

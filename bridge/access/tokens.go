@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	minTokenLength    = 16      // how many characters a token must have
-	maxNameLength     = 64      // how many characters the name of a token may have
-	maxSecretFileSize = 1 << 20 // how many bytes a file of secrets may have (ReadSecret)
+	minTokenLength    = 16      // how many characters a token must have at least
+	maxNameLength     = 64      // how many characters the name of a token may have at most
+	maxSecretFileSize = 1 << 20 // how many bytes a file of secrets may have at most (ReadSecret)
 )
 
 // Tokens are the bearer tokens that a Policy accepts, each with the name of its
@@ -35,8 +35,8 @@ type Tokens struct {
 	set       atomic.Pointer[tokenSet] // the tokens that are valid now
 
 	mu             sync.Mutex                     // guards the two maps; held while set is replaced
-	validityByName map[string]validity            // the validity of each name that has sent a request
-	validityBySum  map[[sha256.Size]byte]validity // the validity of each token that has come with a request, by its SHA-256 sum
+	validityByName map[string]validity            // the validity of each valid name that has sent a request; nil: none has yet
+	validityBySum  map[[sha256.Size]byte]validity // the validity of each valid token that has come with a request, by its SHA-256 sum; nil: none has yet
 }
 
 // tokenSet is the tokens that one reading of the file, or text, has given. It never changes.
@@ -132,8 +132,8 @@ func (t *Tokens) read() (*tokenSet, error) {
 	return set, nil
 }
 
-// IsFileGoneOrEmpty reports whether the file of the tokens is gone or empty; false if they are from no file. A file is
-// so for a moment while some programs write it, so a caller may want to wait a little before Reload.
+// IsFileGoneOrEmpty reports whether the file of the tokens is gone or empty; false if they are from no file, or from a pipe.
+// A file is so for a moment while some programs write it, so a caller may want to wait a little before Reload.
 func (t *Tokens) IsFileGoneOrEmpty() bool {
 	if t.file == "" || t.readsOnce {
 		return false

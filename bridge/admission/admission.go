@@ -14,12 +14,13 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/limiter"
 )
 
-// ErrTooManySessions is the error of Controller.Acquire when all places are taken, and none has become free for the
-// client.
+// ErrTooManySessions is the error of Controller.Acquire and AcquireLazily when all places are taken, and none has become
+// free for the client.
 var ErrTooManySessions = errors.New("too many sessions (--max-sessions); try again later")
 
-// PublicReason returns the text that clients may be told of err, an error of Controller.Acquire. The rest of what an
-// AcquirePlaceFunc's error says is for the log.
+// PublicReason returns the text that clients may be told of err, an error of Controller.Acquire: that of
+// ErrTooManySessions, of bridge.ErrClosing, or for all else of bridge.ErrBusy. What an AcquirePlaceFunc's error adds to
+// that is for the log.
 func PublicReason(err error) string {
 	if err == ErrTooManySessions || err == ownmsg.ErrClosing {
 		return err.Error()
@@ -36,8 +37,10 @@ const placeTimeout = 10 * time.Second
 // of goroutines may use it.
 //
 // When all places are taken and a client of a party comes that has less than an
-// equal part of them, the party with most gives up the session that has been idle
-// for longest: its Slot's Context ends with bridge.ErrReclaimed.
+// equal part of them, a party that has at least two more gives up an idle session. If
+// the client's party has none, any other gives one up that has been idle for 5 seconds.
+// Of several it is the party with most, and the session that has been idle for longest:
+// its Slot's Context ends with bridge.ErrReclaimed.
 type Controller struct {
 	acquireProcessPlace AcquirePlaceFunc   // asked for what a server process takes; nil: everybody has that
 	ctx                 context.Context    // done at Close; the contexts of the Slots are below it
@@ -50,8 +53,9 @@ type Controller struct {
 }
 
 // New makes a Controller with max places; 0 or less: any number. A client that has gone gives its place back, although
-// its Handler may still stop a server; but never are there more than twice max Slots. acquireProcessPlace is asked
-// about everybody; nil admits everybody. Close ends the Controller.
+// its Handler may still stop a server; but never are there more than twice max Slots. acquireProcessPlace is asked for
+// each client of Acquire, and for one of AcquireLazily once AcquireProcessPlace is called; nil admits everybody. Close
+// ends the Controller.
 func New(max int, acquireProcessPlace AcquirePlaceFunc) *Controller {
 	l := &Controller{acquireProcessPlace: acquireProcessPlace}
 	l.present = limiter.New(limiter.Options{Max: max, Wait: placeTimeout})
@@ -81,8 +85,8 @@ func (l *Controller) Sessions() int { return l.present.Taken() }
 // that of ctx, or AcquirePlaceFunc's.
 func (l *Controller) Acquire(ctx context.Context) (*Slot, error) { return l.acquire(ctx, true) }
 
-// AcquireLazily is Acquire for a client that has not said anything yet: AcquirePlaceFunc is not asked before
-// AcquireProcessPlace is called with the Slot's Context.
+// AcquireLazily gives a Slot, as Acquire does, to a client that has not said anything yet: the Controller's places are
+// taken, but AcquirePlaceFunc is not asked before AcquireProcessPlace is called with the Slot's Context.
 func (l *Controller) AcquireLazily(ctx context.Context) (*Slot, error) { return l.acquire(ctx, false) }
 
 // acquire gives a client a Slot. withProcessPlace: AcquirePlaceFunc is asked first, as Acquire does; without, it is
@@ -135,7 +139,7 @@ type Slot struct {
 	present, unreleased *limiter.Place
 
 	mu          sync.Mutex               // guards leave and busyReports
-	leave       func()                   // gives back what AcquirePlaceFunc gave; nil: it has given nothing
+	leave       func()                   // gives back what AcquirePlaceFunc gave; nil: the Slot has nothing of it
 	busyReports map[*busyReport]struct{} // the reports of those that serve the client, one of each (ReportBusy)
 }
 
@@ -219,8 +223,8 @@ func (g *Slot) Release() {
 	g.control.wg.Done()
 }
 
-// Use implements Holder: the Slot is Ending once Context is done; else it is Idle if all of busyReports say so, and
-// without any it is Busy.
+// Use implements Holder: the Slot is Ending once Context is done; else it is Idle if all of busyReports say so, since the
+// latest time that they name, and Busy if one does not say so, or if there are none.
 func (g *Slot) Use() (use Use, since time.Time) {
 	if g.ctx.Err() != nil {
 		return limiter.Ending, since

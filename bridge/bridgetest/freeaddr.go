@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// givenAddrs counts the calls of FreeAddr.
+// givenAddrs counts the calls of FreeAddr on Linux; the count makes the host of the address.
 var givenAddrs atomic.Uint32
 
 // FreeAddr returns an address, HOST:PORT, on which nobody listens until the caller does. On Linux

@@ -44,8 +44,8 @@ func FDs() int {
 }
 
 // Children returns the process ids of this process's children, dead ones that
-// nobody has waited for included; nil where that cannot be told (anywhere but
-// on Linux).
+// nobody has waited for included; nil if there are none, and where that cannot
+// be told (anywhere but on Linux).
 func Children() []int {
 	lists, _ := filepath.Glob("/proc/self/task/*/children")
 	var pids []int
@@ -110,8 +110,8 @@ func eventually(ok func() bool) {
 	}
 }
 
-// goroutines returns the stacks of all goroutines, by their number, but for the caller's and those of the runtime and
-// the testing package.
+// goroutines returns the stacks of all goroutines, by their number, but for the caller's and those of the packages testing
+// and os/signal.
 func goroutines() map[string]string {
 	buf := make([]byte, 64<<10)
 	for {

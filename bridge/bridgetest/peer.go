@@ -110,8 +110,8 @@ func (p *Peer) Says(format string, args ...any) {
 	synctest.Wait()
 }
 
-// Gets fails the test unless exactly these messages, given as JSON, were sent to the Peer by now. It works in a
-// synctest bubble only.
+// Gets takes from Out all that the Peer was sent by now, and fails the test unless it is exactly these messages, given as
+// JSON, in this order. It works in a synctest bubble only.
 func (p *Peer) Gets(want ...string) {
 	p.t.Helper()
 	synctest.Wait()

@@ -8,7 +8,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Recv receives one message from c.
+// Recv receives one message from c and returns it. If none comes, the error is that of c's Receive.
 func Recv(ctx context.Context, c bridge.Conn) (jsonrpc.Message, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

@@ -63,7 +63,7 @@ func (b *Budget) Total() int64 {
 	return b.total
 }
 
-// Taken returns how many bytes all parties hold now, as far as they are counted.
+// Taken returns how many bytes all parties hold now, as far as they are counted; 0 for a nil Budget.
 func (b *Budget) Taken() int64 {
 	if b == nil {
 		return 0
@@ -108,7 +108,7 @@ func (b *Budget) release(party string, n int64) {
 type Share struct {
 	budget  *Budget // the Budget that the bytes are taken from; nil: no limit
 	party   string  // the party that holds the bytes
-	held    int64   // how many bytes the Share holds
+	held    int64   // how many bytes the Share holds; 0 if budget is nil
 	counted int64   // how many of the bytes that are held the Budget counts: multiples of countStep
 }
 
@@ -129,7 +129,7 @@ func (s *Share) Take(n int) bool {
 	return true
 }
 
-// Release gives n of the bytes that are held back.
+// Release gives back n of the bytes that the Share holds. It panics if n is more than that.
 func (s *Share) Release(n int) {
 	if s == nil || s.budget == nil || n == 0 {
 		return
@@ -166,7 +166,7 @@ func (s *Share) ReleaseAll() {
 	s.held, s.counted = 0, 0
 }
 
-// Held returns how many bytes are held; 0 for a nil Share.
+// Held returns how many bytes are held; 0 for a nil Share, and for one of a nil Budget.
 func (s *Share) Held() int {
 	if s == nil {
 		return 0

@@ -8,7 +8,7 @@ import "context"
 type principalKey struct{}
 
 // WithPrincipal returns ctx for the service of a client who has authenticated under name; "": it
-// has not. Listening transports do it before they call a Handler.
+// has not, and ctx stays as it is. Listening transports do it before they call a Handler.
 func WithPrincipal(ctx context.Context, name string) context.Context {
 	if name == "" {
 		return ctx
@@ -26,8 +26,9 @@ func Principal(ctx context.Context) string {
 type partyKey struct{}
 
 // WithParty returns ctx for the service of a client that counts as party when
-// sessions, processes and memory are shared out. Listening transports do it
-// before they ask an AcquirePlaceFunc and before they call a Handler.
+// sessions, processes and memory are shared out; with "", ctx stays as it is.
+// Listening transports do it before they ask an AcquirePlaceFunc and before
+// they call a Handler.
 func WithParty(ctx context.Context, party string) context.Context {
 	if party == "" {
 		return ctx

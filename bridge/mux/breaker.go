@@ -25,9 +25,9 @@ const (
 type breaker struct {
 	// minBackoff is the wait for the next attempt after a first failure, maxBackoff the longest wait
 	minBackoff, maxBackoff time.Duration
-	failures               int       // how many failures there were in a row
+	failures               int       // how many failures in a row count: all of them, or fewer (maxWorkingFailures)
 	nextAttempt            time.Time // no server is dialed before this time
-	briefRuns              int       // how many servers in a row have done their work and ended soon
+	briefRuns              int       // how many servers have done their work and ended soon, since one has lived for stableAfter
 }
 
 // recordFailure records that a server could not be dialed, or has ended soon after its start: the next attempt comes

@@ -19,7 +19,7 @@ import (
 // conn is the bridge.Conn that a Mux gives one client, in the place of a server.
 type conn struct {
 	mux       *Mux   // the Mux that the Conn is of
-	principal string // the client's; "": it has not authenticated
+	principal string // the client's Principal (identity.Principal); "": it has not authenticated
 
 	removed bool        // removeConn was called for it; under mux.mu
 	calls   clientCalls // the client's calls in progress; under mux.mu

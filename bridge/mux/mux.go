@@ -39,14 +39,15 @@ import (
 
 // Defaults of Options.
 const (
-	// DefaultMaxUnread is Options.MaxUnread by default. It is large because a burst of small messages comes faster than
-	// any client can read.
+	// DefaultMaxUnread is how many messages a client may leave unread by default (Options.MaxUnread). It is large because
+	// a burst of small messages comes faster than any client can read.
 	DefaultMaxUnread = 100_000
-	// DefaultMaxUnreadBytes is Options.MaxUnreadBytes by default.
+	// DefaultMaxUnreadBytes is how many bytes of messages a client may leave unread by default (Options.MaxUnreadBytes).
 	DefaultMaxUnreadBytes = 16 << 20
-	// DefaultBackoff is Options.Backoff by default.
+	// DefaultBackoff is the wait, by default, before a server is dialed again after a first failure (Options.Backoff).
 	DefaultBackoff = 500 * time.Millisecond
-	// DefaultMaxBackoff is Options.MaxBackoff by default, unless Backoff is longer.
+	// DefaultMaxBackoff is the longest wait, by default, before a server is dialed again after failures
+	// (Options.MaxBackoff); if Backoff is longer, that is.
 	DefaultMaxBackoff = 30 * time.Second
 )
 
@@ -170,7 +171,7 @@ func New(o Options) *Mux {
 }
 
 // Dial returns a Conn for one more client, whose Principal is in ctx. It does not wait
-// for the server.
+// for the server. The error is ctx's, or bridge.ErrClosing once the Mux is closed.
 func (x *Mux) Dial(ctx context.Context) (bridge.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -234,8 +235,9 @@ func (x *Mux) Close() error {
 	return x.closeErr
 }
 
-// cancelCall takes a call out of the ledger without an answer, and cancels it at the server, if that may know of it.
-// reason, meta and mark are those of the client's cancellation; nil: it has none. It is called with mu held.
+// cancelCall takes a call out of the ledger without an answer, and cancels it at the server, if that may know of it and the
+// call is not server/discover. reason, meta and mark are those of the client's cancellation; nil: it has none. It is called
+// with mu held.
 func (x *Mux) cancelCall(call *call, reason, meta []byte, mark *jsonrpc.Mark) {
 	x.ledger.remove(call)
 	call.cancelled.Store(true)
@@ -255,7 +257,8 @@ func (x *Mux) finish(call *call, last ...jsonrpc.Message) {
 }
 
 // finishWithoutWake takes a call out of the ledger and puts last, what there is left to say about it, into its
-// client's inbox. The caller calls Wake or Deliver of that. It is called with mu held, for a call that is not removed.
+// client's inbox. If the client leaves so much unread that there is no room for it even so (enqueueLast), its Conn ends with
+// ErrSlow. The caller calls Wake or Deliver of the inbox. It is called with mu held, for a call that is not removed.
 func (x *Mux) finishWithoutWake(call *call, last ...jsonrpc.Message) {
 	c := call.conn
 	x.ledger.remove(call)

@@ -68,7 +68,7 @@ func (s *server) takeBack(requests []jsonrpc.Message) {
 	}
 }
 
-// settle answers a call, or passes it on, that was being written when the server ended.
+// settle answers a call, or passes it on, that was being written when the server ended; taken: the server has taken it.
 func (s *server) settle(call *call, taken bool) {
 	x := s.mux
 	x.mu.Lock()

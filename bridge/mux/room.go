@@ -47,8 +47,9 @@ type roomWait struct {
 	othersWaitedAt time.Time     // when othersWaited was last counted. For whoever has the turn
 }
 
-// tryEnqueue puts a message about call (nil: about none) into the inbox, but does not wake the client. false: there is
-// no room for it; then roomWait.free will tell when there is.
+// tryEnqueue puts a message about call (nil: about none) into the inbox, but does not wake the client. If the Conn has
+// ended, or the call was cancelled, it drops the message and returns true (enqueue). false: there is no room for it; then
+// roomWait.free will tell when there is.
 func (c *conn) tryEnqueue(call *call, m jsonrpc.Message) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -23,8 +23,8 @@ type subscription struct {
 	ackDeadline   time.Time       // when the server must have acknowledged it; zero: nothing is awaited
 }
 
-// Send implements bridge.Sink: it takes a message from the server and hands it to the client that it is for. It waits
-// only for a client whose inbox is full, and not for long (pushOrEndClient); so it needs no ctx.
+// Send implements bridge.Sink: it takes a message from the server and hands it to the client that it is for, and refuses
+// a request. It waits only for a client whose inbox is full, and not for long (pushOrEndClient); so it needs no ctx.
 func (s *server) Send(_ context.Context, m jsonrpc.Message) error {
 	s.take(m, true)
 	return nil
@@ -33,8 +33,8 @@ func (s *server) Send(_ context.Context, m jsonrpc.Message) error {
 // TrySend implements bridge.Sink: it is Send, but does not wait; false: the message has to wait.
 func (s *server) TrySend(m jsonrpc.Message) bool { return s.take(m, false) }
 
-// take takes a message from the server and hands it to the client that it is for. Without mayWait it returns false
-// where it would have to wait.
+// take takes a message from the server and hands it to the client that it is for, drops it if there is none, or refuses it
+// if it is a request. Without mayWait it returns false, and has done nothing, where it would have to wait.
 func (s *server) take(m jsonrpc.Message, mayWait bool) (taken bool) {
 	switch m.Kind() {
 	case jsonrpc.Response:
@@ -193,7 +193,8 @@ func (call *call) deliver(m jsonrpc.Message, mayWait bool) (taken bool) {
 	return true
 }
 
-// wantsLog reports whether the call has asked for log messages of m's level (MI18).
+// wantsLog reports whether the call has asked for log messages of m's level (MI18). If that level is none that MCP knows,
+// any call that has asked for log messages wants it.
 func (call *call) wantsLog(m jsonrpc.Message) bool {
 	rank := era.LogRank(m.Lookup("params", "level"))
 	return call.logLevel >= 0 && (rank < 0 || rank >= call.logLevel)
@@ -229,7 +230,7 @@ func (s *server) onlyLoggingCall() *call {
 }
 
 // routeProgress hands a progress notification to the client of the call that its token belongs to, with the client's
-// own token (D.2, J13). taken is as of route.
+// own token (D.2, J13), or drops it if there is none. taken is false, without mayWait only, if it would have to wait.
 func (s *server) routeProgress(m jsonrpc.Message, mayWait bool) (taken bool) {
 	x := s.mux
 	text := m.ProgressToken().String()
@@ -267,8 +268,9 @@ func (s *server) routeListenCancelled(m jsonrpc.Message) {
 	}
 }
 
-// routeToListen hands a notification to the client of the subscription that the server knows by id (ST12, D.2). taken
-// is as of route.
+// routeToListen hands a notification to the client of the subscription that the server knows by id (ST12, D.2), if that has
+// asked for it. An acknowledgement of a subscription that was opened again is not handed on: the client is told that all
+// may have changed (announceChanges). taken is false, without mayWait only, if it would have to wait.
 func (s *server) routeToListen(m jsonrpc.Message, id jsonrpc.ID, mayWait bool) (taken bool) {
 	x := s.mux
 	acknowledged := m.Method() == ownmsg.Acknowledged

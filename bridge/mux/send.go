@@ -32,7 +32,8 @@ func (x *Mux) submit(ctx context.Context, c *conn, call *call, m jsonrpc.Message
 }
 
 // enqueue has the writer send a client's message, and waits until there is room in the queue, with a large message
-// also until it is written. again: the server has ended, and the caller still has the call to send.
+// also until it is written. again: the server has ended, and the caller still has the call to send. The error says that
+// ctx is done, or the Conn c has ended.
 func (s *server) enqueue(ctx context.Context, c *conn, call *call, m jsonrpc.Message) (again bool, err error) {
 	it := outItem{call: call, m: m}
 	if m.Size() > budget.UncountedBytes { // it shall not be in the queue uncounted
@@ -64,7 +65,8 @@ func (s *server) enqueue(ctx context.Context, c *conn, call *call, m jsonrpc.Mes
 	return s.awaitWritten(ctx, c, it)
 }
 
-// awaitWritten waits until a large message is written, or the server has ended. What it returns is as of enqueue.
+// awaitWritten waits until a large message is written, or the server has ended. again: the server has ended, and the caller
+// still has the call to send. The error says that ctx is done, or the Conn c has ended.
 func (s *server) awaitWritten(ctx context.Context, c *conn, it outItem) (again bool, err error) {
 	ended := s.allAnswered
 	for {
@@ -87,7 +89,7 @@ func (s *server) awaitWritten(ctx context.Context, c *conn, it outItem) (again b
 // outItem is a message that waits for the writer.
 type outItem struct {
 	call    *call           // the call of a request; nil: it is a notification, or the bridge's own
-	m       jsonrpc.Message // the message, as the client has sent it
+	m       jsonrpc.Message // the message; a request has the client's own id
 	written chan struct{}   // closed when the writer is done with the message, written or not; not closed if the server ends before that (see allAnswered); nil: nobody waits for it
 }
 
@@ -127,7 +129,8 @@ func (x *Mux) giveUpSend(ctx context.Context, call *call) error {
 	return ctx.Err()
 }
 
-// giveUpSendLocking is giveUpSend without mu held.
+// giveUpSendLocking cancels the call of a Send whose ctx is done (giveUpSend), and returns the error of Send; nil: the call
+// was answered at the same time. call is nil for a notification. It is called without mu, which it takes.
 func (x *Mux) giveUpSendLocking(ctx context.Context, call *call) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -135,7 +138,8 @@ func (x *Mux) giveUpSendLocking(ctx context.Context, call *call) error {
 }
 
 // awaitServer returns the server, as soon as there is one, and makes it the call's. It returns nil, nil if the call
-// has been answered or cancelled before, or if no server was to be had. call is nil for a notification.
+// has been answered or cancelled before, which it is if no server is to be had, and for a notification if no server is to
+// be had; call is nil then. The error says that ctx is done, or the Conn c has ended.
 func (x *Mux) awaitServer(ctx context.Context, c *conn, call *call) (*server, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -34,7 +34,7 @@ type server struct {
 	// queued is how many messages are in out or on their way into it and out
 	// of it. Whoever finds none has sent nothing that is not written.
 	queued      atomic.Int64
-	allAnswered chan struct{} // closed when the server has ended and all that it owed is answered
+	allAnswered chan struct{} // closed when the server has ended and all that it owed is answered, or left to the next server
 
 	writing atomic.Pointer[call] // the call that is being written; nil: none is
 	end     serverEnd            // how it has ended, once end.isSettled says that it has
@@ -54,7 +54,7 @@ type server struct {
 	delayedAdded   chan struct{}   // holds one element when something was put into delayedListens
 	delayedListens []delayedListen // subscriptions that are to be sent to it later; under mux.mu
 
-	answered bool // it has answered a request with a result; under mux.mu
+	answered bool // it has answered a request, other than server/discover and subscriptions, with a result that does not ask for input; under mux.mu
 
 	hadRequests bool   // one of its requests is over, so lastUser is known; under mux.mu
 	lastUser    string // the principal of the request that was the last to be over; under mux.mu
@@ -122,6 +122,7 @@ func (x *Mux) awaitWanted() bool {
 }
 
 // failWaiting answers all calls that wait for a server with an error, because Dial has returned err, and tells OnNoServer.
+// Subscriptions that wait to be opened again stay. Once the Mux is closed it does nothing.
 func (x *Mux) failWaiting(err error) {
 	x.mu.Lock()
 	if x.closed {

@@ -19,7 +19,7 @@ type outbox struct {
 
 	queue   fifo.Queue[outgoing] // the messages that wait to be written
 	batches int                  // how many batches are in queue: messages of it with endsBatch
-	writing bool                 // the first message of queue is being written, or was written just now
+	writing bool                 // the first message of queue is being written, was written just now, or was not taken when the ctx of its Send ended
 	failed  []jsonrpc.ID         // the ids of the requests that the server has refused to take
 }
 
@@ -55,7 +55,8 @@ func (o *outbox) add(messages []jsonrpc.Message, s *pendingSend) {
 	}
 }
 
-// leaveToWriter makes the first n messages one batch, for which no Send waits, and has runWriter write it.
+// leaveToWriter makes message n of the queue, counted from 1, the last of a batch for which no Send waits, and has runWriter
+// write what is in the queue.
 func (o *outbox) leaveToWriter(n int) {
 	o.queue.Rest()[n-1].endsBatch = true
 	o.batches++
@@ -85,7 +86,8 @@ func (o *outbox) putBack(messages []jsonrpc.Message) {
 	o.queue.Push(after...)
 }
 
-// unsentBatches returns how many batches are in the queue: see maxUnsentBatches.
+// unsentBatches returns how many batches are in the queue. A batch is what the filter has said at once in the course of no
+// Send, or what the server has not taken of a TrySend; what is left of it counts as one.
 func (o *outbox) unsentBatches() int { return o.batches }
 
 // isEmpty reports whether no message waits.

@@ -5,8 +5,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// ListenEnd returns the messages that tell a client that its subscription id has ended, which nobody has cancelled
-// (ST13): the result, and then the cancellation. Both have id as their Related.
+// ListenEnd returns the messages that tell a client that its subscription id has ended, which the client itself has not
+// cancelled (ST13): the result, and then the cancellation. Both have id as their Related.
 func ListenEnd(id jsonrpc.ID) (result, cancelled jsonrpc.Message) {
 	text := id.String()
 	result = jsonrpc.NewResult(id, []byte(`{"resultType":"complete","_meta":{"`+era.KeySubscription+`":`+text+`}}`))
@@ -26,7 +26,7 @@ func SubscriptionOf(m jsonrpc.Message) jsonrpc.ID {
 }
 
 // WithSubscription returns m with id as that of its subscription, in params (of a notification)
-// or result (of a response). Every other byte stays.
+// or result (of a response). Every other byte stays. If these, or the _meta in them, are no object, m is returned as it is.
 func WithSubscription(m jsonrpc.Message, id jsonrpc.ID) jsonrpc.Message {
 	in := "params"
 	if m.Kind() == jsonrpc.Response {

@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// The methods of 2026-07-28 that the bridge itself sends, or looks for.
+// The methods that the bridge itself sends, or looks for; the first three are of 2026-07-28 only.
 const (
 	Listen       = "subscriptions/listen"                     // a client's request: open a subscription
 	Discover     = "server/discover"                          // a client's request: what the server can do
@@ -26,17 +26,17 @@ const FinalSendTimeout = time.Second
 
 // What errors of the bridge's own carry as data, for programs (C.7).
 var (
-	ServerEndedData       = []byte(`{"reason":"server_ended"}`)       // the server has ended before it has answered
+	ServerEndedData       = []byte(`{"reason":"server_ended"}`)       // the server has ended before it has answered, or has not taken the request
 	ShuttingDownData      = []byte(`{"reason":"shutting_down"}`)      // the bridge shuts down, or was configured anew
 	CancelledData         = []byte(`{"reason":"cancelled"}`)          // whoever looks after the bridge has cancelled the call; with CancelledText
-	TimedOutData          = []byte(`{"reason":"timeout"}`)            // the server has not answered in time
+	TimedOutData          = []byte(`{"reason":"timeout"}`)            // the server has not answered or acknowledged, or not taken, what it was sent in time
 	ServerUnavailableData = []byte(`{"reason":"server_unavailable"}`) // there is no server to be had
-	BusyData              = []byte(`{"reason":"busy"}`)               // there are too many clients or requests, or too little memory
+	BusyData              = []byte(`{"reason":"busy"}`)               // there are too many clients or requests, too little memory, or the session's place went to another party
 )
 
 // The errors whose texts clients see; of the last two, servers as well.
 var (
-	ErrBusy = errors.New("too many clients; try again later") // there is no place for one more client
+	ErrBusy = errors.New("too many clients; try again later") // there is no place for one more client, or for its server process
 	// the bridge shuts down, or the server's configuration has changed
 	ErrClosing = errors.New("the bridge is shutting down or was configured anew")
 	// the client's place goes to another party
