@@ -33,7 +33,8 @@ type call struct {
 // ledger has the requests of one side of a Pump, to which the other owes answers.
 //
 // A request of the client leaves the ledger in two steps when it is answered, takeForAnswer and answerDelivered, so that
-// "nothing is owed" becomes true only after the answer was handed on. Any other request leaves it in one.
+// "nothing is owed" becomes true only after the answer was handed on. A request that leaves it otherwise, or that the
+// server has made, leaves it in one step.
 type ledger struct {
 	maxCalls      int             // how many requests may be in the ledger
 	pendingCalls  *PendingCalls   // the PendingCalls that the requests are entered in, too; nil: none

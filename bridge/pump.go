@@ -64,8 +64,9 @@ type PumpOptions struct {
 	OnClientEOF func(owed, untaken int)
 
 	// Budget is the memory for what is kept of the client's requests until they
-	// are answered; the Party of Pump's ctx is who holds it. A request for which
-	// there is none left is answered with an error (data.reason "busy"). nil: no limit.
+	// are answered, of initialize until Pump returns; the Party of Pump's ctx is
+	// who holds it. A request for which there is none left is answered with an
+	// error (data.reason "busy"). nil: no limit.
 	Budget *budget.Budget
 
 	PendingCalls *PendingCalls // PendingCalls, if not nil, has the requests of both sides while they are not answered.
@@ -115,7 +116,9 @@ type PumpOptions struct {
 //
 // A response that nobody waits for is dropped (J12), except that an id which
 // is the same JSON value in another spelling finds its request and gets back
-// the spelling that was asked with; so do progress tokens and cancellations.
+// the spelling that was asked with; so do progress tokens and cancellations. A
+// request with the id of an earlier one, to which the server may still answer, has
+// another id at the server.
 func Pump(ctx context.Context, client, server Conn, opts PumpOptions) error {
 	return newPump(ctx, client, server, &opts).run(ctx)
 }

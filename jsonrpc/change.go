@@ -36,7 +36,7 @@ func TrustedFragment(members string) Fragment { return Fragment{text: members} }
 // String returns the members as raw JSON, with the commas between them.
 func (f Fragment) String() string { return f.text }
 
-// metaStart begins a new params._meta.
+// metaStart is the text that a new params._meta begins with: its key, the colon and the brace.
 const metaStart = metaKey + "{"
 
 // WithMeta returns a copy of a request or notification with the members of f at the

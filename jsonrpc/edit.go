@@ -63,7 +63,8 @@ type cut struct {
 const maxCuts = 4
 
 // findCuts appends to cuts what has to be cut out of the object so that it has no
-// members of these keys, commas included. rest reports whether any member stays.
+// members of these keys, commas included. rest reports whether any member stays; it is true,
+// without cuts, if the object is none.
 func (o Object) findCuts(cuts []cut, keys []string) (_ []cut, rest bool) {
 	last := -1 // the end of the last member that stays
 	object := o.raw

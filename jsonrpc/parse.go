@@ -107,7 +107,7 @@ func (s fields) kind(complete bool) Kind {
 type parser struct {
 	scanner
 	m            Message // the message whose index is being made
-	lastValue    span    // the span of the value of the envelope's last member so far
+	lastValue    span    // the span of the value of the envelope's last member so far, which indexMessage looks at
 	seenFields   fields  // the fields that the envelope has so far
 	metaToken    span    // the span of params._meta.progressToken
 	token        span    // the span of params.progressToken

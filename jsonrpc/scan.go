@@ -214,8 +214,8 @@ var byteClasses = [256]uint8{'"': classQuote, '{': classOpen, '[': classOpen, '}
 // simpleEscapes are the characters that make a whole escape with a backslash before them.
 var simpleEscapes = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
 
-// skipValue moves to the end of the value at pos, which must be valid JSON: part of a
-// message that Parse has accepted. It only looks for the end of the value, which is much
+// skipValue moves to the end of the value at pos, which must be valid JSON, such as a part
+// of a Message. It only looks for the end of the value, which is much
 // faster than scanValue for long strings. (In invalid text it stops somewhere.)
 func (s *scanner) skipValue() {
 	data, i, depth := s.data, s.pos, 0

@@ -21,8 +21,9 @@ type Authenticator interface {
 	// headers of the reply on h, as Authenticate does.
 	Authorize(h http.Header, r *http.Request, messages ...jsonrpc.Message) *Refusal
 
-	// Forbidden is Authorize for transports that do not answer each message with a status; r is the
-	// request that has opened the connection. Of a request that is refused reply is the answer.
+	// Forbidden reports whether the sender of r may not send m, for transports that do not answer each
+	// message with a status, as Authorize wants it; r is the request that has opened the connection.
+	// If m is a request that is refused, reply is its answer; else reply is invalid.
 	Forbidden(r *http.Request, m jsonrpc.Message) (reply jsonrpc.Message, refused bool)
 }
 
