@@ -11,7 +11,7 @@ import (
 // for most ids.
 const idBufferSize = 64
 
-// checkID panics if the value at the span at, which the text calls field, cannot be
+// checkID panics if the value at the span at, which the panic calls field, cannot be
 // replaced by id: there is none, or id is zero, or NullID without an error.
 func (m *Message) checkID(at span, id ID, field string) {
 	if at.end == 0 {
@@ -82,8 +82,8 @@ func applyEditsJoined(raw []byte, edits []edit, added int) []byte {
 	return bytes.Join(append(parts, raw[from:]), nil)
 }
 
-// insertEdit appends edits to all, with the edit one among them, in the order of their
-// places.
+// insertEdit appends to all the edits, and one more at its place among them: they stay in
+// the order of their places.
 func insertEdit(all, edits []edit, one edit) []edit {
 	i := 0
 	for i < len(edits) && edits[i].at.start < one.at.start {
@@ -125,8 +125,8 @@ func (m Message) WithID(id ID) Message {
 // byte stays. It panics if the message has no progress token, and if id is zero or NullID.
 func (m Message) WithProgressToken(id ID) Message { return m.withIDAt(m.token, id, "progress token") }
 
-// withIDAt returns a copy with id in the place of the value at the span at. It panics
-// as checkID does, with field as the value's name.
+// withIDAt returns a copy with id in the place of the value at the span at. It panics if
+// there is none, or id is zero or NullID; field is the value's name, for the panic.
 func (m Message) withIDAt(at span, id ID, field string) Message {
 	m.checkID(at, id, field)
 	return m.withEdits(edit{at, id.text})
@@ -206,8 +206,8 @@ func appendMethod(b []byte, method string) []byte {
 	return appendString(append(b, `,"method":`...), method)
 }
 
-// mustAssemble ends the message that b begins with a last member, as assemble does, and panics if the message is not
-// valid.
+// mustAssemble completes the message whose beginning is b: it adds a last member with this key, unless value is empty, and
+// the brace, and makes the index. It panics if the message is not valid.
 func mustAssemble(b []byte, key string, value []byte) Message {
 	return must(assemble(b, key, value))
 }
