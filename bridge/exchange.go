@@ -323,8 +323,8 @@ func (a *fromServerSink) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
-// Send implements Sink: it passes a message on to the client. It returns an error, which ends the Receive, once there
-// is nothing left to do.
+// Send implements Sink: it passes the answer to the exchange's request, and notifications, on to the client, and answers a
+// request of the server itself (ST10). It returns an error, which ends the Receive, once there is nothing left to do.
 func (a *fromServerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	x := (*exchange)(a)
 	switch m.Kind() {

@@ -77,7 +77,8 @@ type interceptor struct {
 	closeErr  error     // the error that Close returns
 }
 
-// Send implements Conn: it calls Hooks.Send, does what that says, and calls Hooks.Sent when the inner Conn has sent.
+// Send implements Conn: it calls Hooks.Send and does what that says. It calls Hooks.Sending before the inner Conn sends, and
+// Hooks.Sent when it has sent.
 func (i *interceptor) Send(ctx context.Context, m jsonrpc.Message) error {
 	if i.hooks.Send != nil {
 		if done, err := i.callSendHook(ctx, &m); done {
@@ -239,8 +240,8 @@ func (s *interceptSink) clearReceived() {
 	}
 }
 
-// TrySend implements Sink: it calls Hooks.Receive and hands on what is left, if that needs no waiting; false: the
-// message comes again.
+// TrySend implements Sink: it calls Hooks.Receive, unless that has seen the message, and hands on what is left, if that
+// needs no waiting; false: the message comes again.
 func (s *interceptSink) TrySend(m jsonrpc.Message) bool {
 	if !s.callReceiveHook(&m) {
 		return true

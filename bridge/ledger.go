@@ -14,7 +14,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// call is a request that has passed a Pump and is owed an answer.
+// call is a request that a Pump has taken from one of its sides, and to which the other owes an answer.
 type call struct {
 	id jsonrpc.ID // the id as whoever has asked spells it
 	// of a client's request: the id that the server is given instead, because id would be taken for that of another
