@@ -401,7 +401,7 @@ func (l *ledger) withdrawListen(id jsonrpc.ID) (jsonrpc.ID, bool) {
 	return c.id, true
 }
 
-// owedCounts returns how many requests have no answer yet, and how many answers have come and were not handed on yet.
+// owedCounts returns how many requests have no answer yet, and how many answers there are that were not handed on yet.
 func (l *ledger) owedCounts() (unanswered, undelivered int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

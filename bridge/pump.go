@@ -23,7 +23,8 @@ const DefaultShutdownGrace = 5 * time.Second
 // has said that it sends nothing more, unless PumpOptions.DrainTimeout says otherwise.
 const DefaultDrainTimeout = 30 * time.Second
 
-// drainNoticeAfter is how long a Pump waits for answers after the client's end before it tells OnClientEOF.
+// drainNoticeAfter is how long a Pump waits for answers after the client's end, or that of its ctx, before it tells
+// OnClientEOF.
 const drainNoticeAfter = time.Second
 
 // maxTimeoutFactor is how many times RequestTimeout a request may last at most when progress renews its time-out again
@@ -75,8 +76,8 @@ type PumpOptions struct {
 	// concurrently.
 	TimedOut func(PendingCall)
 
-	// KeepsRequests, if not nil, says whether the server's side keeps requests until they are
-	// answered, as one does that translates them: it may have to send them again.
+	// KeepsRequests says whether the server's side keeps requests until they are answered,
+	// as one does that translates them: it may have to send them again. nil: it does not.
 	KeepsRequests func() bool
 
 	// Dropped is told of each message that reached nobody, and why. The reason never holds content. It may be called

@@ -69,8 +69,8 @@ func (r *clientReceive) done() <-chan struct{} { return r.ctx.Done() }
 // cause returns why the Receive has ended; nil: it has not.
 func (r *clientReceive) cause() error { return context.Cause(r.ctx) }
 
-// copyFromClient passes on what the client sends to the server until the client ends or Pump's ctx is done, and
-// returns why it has stopped. What it waits for ends with graceCtx.
+// copyFromClient passes on what the client sends to the server until the client or the server ends, or Pump's ctx is done,
+// and returns why it has stopped. What it waits for ends with graceCtx.
 func (p *pump) copyFromClient(graceCtx context.Context) error {
 	s := &toServerSink{pump: p, graceCtx: graceCtx}
 	return s.finishReceive(p.client.Receive(p.clientReceive.ctx, s))

@@ -42,7 +42,8 @@ func ParseID(raw []byte) (id ID, ok bool) {
 // isID reports whether a valid JSON value is a string or an integer, as an id must be.
 func isID(value []byte) bool { return value[0] == '"' || isInteger(value) }
 
-// isInteger reports whether a valid JSON value is an integer; see ParseID.
+// isInteger reports whether a valid JSON value is an integer. 1.0 and 1e2 are; what has digits
+// other than 0 behind the point, or a negative exponent, is not.
 func isInteger(value []byte) bool {
 	if value[0] != '-' && !isDigit(value[0]) {
 		return false

@@ -138,7 +138,7 @@ type Mux struct {
 type serverState struct {
 	server             *server       // the server that is up; nil: none is
 	waitingSends       int           // how many Sends wait for a server
-	passedOn           []*call       // calls that the last server has not taken, and no Send waits with: the next one gets them
+	passedOn           []*call       // calls that the last server has not taken, or that are sent again (endLost), and no Send waits with: the next one gets them
 	dialFailures       int           // how many times Dial has failed: a Send that waits sees by it that there was no server to be had
 	changed            chan struct{} // closed, and replaced by another, when server or dialFailures has changed
 	breaker            breaker       // when a server may be dialed

@@ -103,9 +103,10 @@ func (x *Mux) endLost(call *call, s *server) {
 	x.passOn(call, s)
 }
 
-// passOn has the next server get a call that s has not taken, as if the call had come after the end of s. A call that
-// was passed on to a server which has then answered nothing is answered with an error instead, and so is any while the
-// breaker is open: servers that end as soon as they are started would keep it waiting. It is called with mu held.
+// passOn has the next server get a call that s has not taken, or that is sent again (endLost), as if the call had come after
+// the end of s. A call that was passed on to a server which has then answered nothing is answered with an error instead,
+// and so is any while the breaker is open: servers that end as soon as they are started would keep it waiting. It is called
+// with mu held.
 func (x *Mux) passOn(call *call, s *server) {
 	if call.passedOn && !s.answered || x.serverState.breaker.isOpen(time.Now()) {
 		x.finish(call, refusal(call, s.end.text, s.end.data))
@@ -123,8 +124,8 @@ func (x *Mux) isPassingOn() bool {
 	return slices.ContainsFunc(x.serverState.passedOn, func(call *call) bool { return !call.removed })
 }
 
-// takePassedOn returns the calls that s gets because the last server has not taken them, in the order in which they
-// came. It is called with mu held.
+// takePassedOn returns the calls that s gets because the last server has not taken them, or because they are sent again
+// (endLost), in the order in which they came. It is called with mu held.
 func (x *Mux) takePassedOn(s *server) (all []outItem) {
 	calls := x.serverState.passedOn
 	x.serverState.passedOn = nil

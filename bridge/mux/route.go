@@ -15,7 +15,7 @@ import (
 
 // subscription is what a Mux remembers of an open subscriptions/listen.
 type subscription struct {
-	listenRequest jsonrpc.Message // the request with which it is opened again at another server (era.KeptListen)
+	listenRequest jsonrpc.Message // the request with which it is opened again, at this server or another (era.KeptListen)
 	acknowledged  []byte          // the notifications that the first server to acknowledge it has agreed to, as raw JSON; nil: none has acknowledged it
 	reopening     bool            // it was lost, with its server or at it, and is sent again
 	tries         int             // how many times in a row the subscription was sent again to a server that lives, without lasting
@@ -30,7 +30,7 @@ func (s *server) Send(_ context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// TrySend implements bridge.Sink: it is Send, but does not wait; false: the message has to wait.
+// TrySend implements bridge.Sink: it takes a message from the server, as Send does, if that needs no waiting; false: it does.
 func (s *server) TrySend(m jsonrpc.Message) bool { return s.take(m, false) }
 
 // take takes a message from the server and hands it to the client that it is for, drops it if there is none, or refuses it

@@ -32,7 +32,8 @@ type server struct {
 	writeMu sync.Mutex   // held by whoever writes to conn
 	out     chan outItem // messages that wait for the writer; see queued
 	// queued is how many messages are in out or on their way into it and out
-	// of it. Whoever finds none has sent nothing that is not written.
+	// of it, and at first those in relistenFirst and passedOn. Whoever finds
+	// none has sent nothing that is not written.
 	queued      atomic.Int64
 	allAnswered chan struct{} // closed when the server has ended and all that it owed is answered, or left to the next server
 
@@ -41,7 +42,7 @@ type server struct {
 	settled chan struct{}        // closed when settle has settled the call that was being written when it ended; nil: none was, or it is settled. Under mux.mu
 
 	relistenFirst []*call           // subscriptions of the last server: the writer sends them before all else
-	passedOn      []outItem         // calls that the last server has not taken: the writer sends them next
+	passedOn      []outItem         // calls that the last server has not taken, or that are sent again (endLost): the writer sends them next
 	ownAdded      chan struct{}     // holds one element when something was put into ownMessages
 	ownMessages   []jsonrpc.Message // cancellations, and answers to the server's requests, that wait for the writer; under mux.mu
 	ownAnswers    int               // how many of ownMessages are answers; under mux.mu

@@ -14,8 +14,8 @@ import (
 
 // This file is a translated Conn's way to its server.
 
-// Send implements bridge.Conn. If ctx ends while the server takes nothing, runWriter writes what
-// the filter has made of m, and Send returns nil.
+// Send implements bridge.Conn: it gives the filter m, and writes to the server what the filter has made of it. If ctx ends
+// while the server takes nothing, runWriter writes that, and Send returns nil.
 func (t *translatedConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if err := ctx.Err(); err != nil {
 		return err
