@@ -12,9 +12,9 @@ import (
 // legacyRequest is a request of a legacy session: capabilities were agreed on in
 // initialize, and the client is asked by requests while this one is in progress.
 type legacyRequest struct {
-	*session
-	id     jsonrpc.ID // the request's id
-	method string     // the request's method
+	*session            // the session that the request came in
+	id       jsonrpc.ID // the request's id
+	method   string     // the request's method
 }
 
 // client returns what the client has said of itself in initialize.

@@ -79,11 +79,11 @@ func (s *session) discover() (any, error) {
 // has to be asked, the request is answered with the questions (input_required), and
 // the client sends it again with the answers.
 type modernRequest struct {
-	*session
-	id     jsonrpc.ID // the request's id
-	method string     // the request's method
-	params []byte     // the params of the request, raw
-	meta   era.Meta   // the _meta of the request, which says who the client is
+	*session            // serves the connection that the request came over
+	id       jsonrpc.ID // the request's id
+	method   string     // the request's method
+	params   []byte     // the params of the request, raw
+	meta     era.Meta   // the _meta of the request, which says who the client is
 
 	state     requestState               // what the earlier rounds of this request have brought; empty in the first round
 	binding   string                     // what its requestState is bound to (requestBinding)

@@ -140,8 +140,8 @@ func (h *Hub) withoutPrefix(path string) string {
 }
 
 // find returns the server that a path, which is without Options.PathPrefix, is about, and the name of its endpoint that is meant; nil: there
-// is no such server. It does not check whether there is such an endpoint. The name is "" if the path is not /servers/NAME/ENDPOINT,
-// where there are many servers.
+// is no such server. It does not check whether there is such an endpoint. With Options.SingleServer every path is about that server; otherwise
+// the name is "" if the path is not /servers/NAME/ENDPOINT.
 func (h *Hub) find(path string) (at *server, endpoint string) {
 	name, endpoint := "", strings.TrimPrefix(path, "/")
 	h.mu.RLock()
@@ -161,8 +161,8 @@ func (h *Hub) find(path string) (at *server, endpoint string) {
 	return h.servers[name], endpoint
 }
 
-// describeRequest returns what the Observer is told of a request (Observer.Describe): the name of the server that it is for ("": none), and
-// the address of its client, also of one behind trusted proxies.
+// describeRequest returns what the Observer is told of a request (Observer.Describe): the name of the server that it is for ("": none; with
+// Options.SingleServer it is always that one), and the address of its client, also of one behind trusted proxies.
 func (h *Hub) describeRequest(r *http.Request) (server, remote string) {
 	remote = h.opts.Guard.RemoteAddr(r)
 	path := trimSlash(r.URL.Path)

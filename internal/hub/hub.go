@@ -308,8 +308,8 @@ func (h *Hub) Close() error {
 	return nil
 }
 
-// AwaitStarts waits until each process that Spec.Eager has started runs, or Spec.OnStartFailure was told that it cannot be started; or
-// until ctx is done.
+// AwaitStarts waits, for each server with Spec.Eager, until its process runs, or until it was reported that it cannot be started
+// (Spec.OnStartFailure); and no longer than until ctx is done.
 func (h *Hub) AwaitStarts(ctx context.Context) {
 	for _, s := range h.serversInOrder() {
 		s.upstream.AwaitStart(ctx)
@@ -367,7 +367,7 @@ func (h *Hub) description(name string) string {
 
 // ServeLines serves clients that send messages in lines on l's connections, until l is closed. With many servers, a line does not say
 // which one is meant, and where clients must authenticate, it has no place for a token: in these cases each request is answered with an
-// error. The error of ServeLines says why l takes no more connections.
+// error. ServeLines returns nil when l or the Hub was closed, or the error with which l has ended.
 func (h *Hub) ServeLines(l net.Listener) error {
 	if list := h.serversInOrder(); h.opts.SingleServer && !h.opts.Guard.Authenticates() && len(list) == 1 {
 		h.hasLineListener.Store(true)

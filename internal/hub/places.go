@@ -15,9 +15,9 @@ import (
 // processLimit bounds how many processes there are at once, of one server or of all, and shares these places out among parties. A client
 // that finds no place free waits in a queue; the queue is bounded too, and so is the wait.
 type processLimit struct {
-	*limiter.Limiter
-	queueTimeout time.Duration // how long a client may wait in the queue
-	flag         string        // the flag that sets the limit, for errors
+	*limiter.Limiter               // shares out the places
+	queueTimeout     time.Duration // how long a client may wait in the queue
+	flag             string        // the flag that sets the limit, for errors
 }
 
 // newProcessLimit returns a processLimit with max places (0: no bound), for which queue clients may wait, each for the time wait. flag

@@ -72,7 +72,7 @@ type Spec struct {
 	// Eager has one process started before there is a client, if the server is a command.
 	Eager bool
 
-	// OnStartFailure is called if the process that Eager starts cannot be started, or has ended at once. nil: that is only logged.
+	// OnStartFailure is called if the process that Eager starts cannot be started, or has ended within two seconds. nil: that is only logged.
 	OnStartFailure func(error)
 }
 

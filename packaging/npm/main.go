@@ -17,7 +17,7 @@ import (
 type artifact struct {
 	Path         string // where the file is, from the repository on
 	Goos, Goarch string // the system and the processor that it is for, as Go calls them
-	Type         string // what kind of file it is: "Binary", for instance
+	Type         string // what kind of file it is: "Binary" for the program
 }
 
 // A manifest is a package.json.
@@ -113,7 +113,8 @@ func run(list, version, to, root string) error {
 	})
 }
 
-// write makes the directory of a package: its package.json, and copies of files.
+// write makes the directory dir of a package: its package.json, which is m, and copies of files: by the path of each, the path in dir of its
+// copy.
 func write(dir string, m manifest, files map[string]string) error {
 	text, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {

@@ -126,7 +126,7 @@ func (p *peer) withForm(f messageForm) *peer {
 	return c
 }
 
-// messageForm implements client.
+// messageForm implements client: it returns how the requests are spelled.
 func (p *peer) messageForm() messageForm { return p.form }
 
 // initialize opens the session.
@@ -180,7 +180,7 @@ func (p *peer) send(body []byte) (*http.Response, error) {
 	return transport.RoundTrip(req)
 }
 
-// call makes one call and checks the answer.
+// call implements client: it POSTs body, a request, and checks the reply as its answer.
 func (p *peer) call(body []byte) error {
 	if p.buf == nil {
 		p.buf = make([]byte, 256<<10)
@@ -204,8 +204,8 @@ func (p *peer) call(body []byte) error {
 	return checkAnswer(head[:min(n, headSize)], n, body)
 }
 
-// notes makes a call that n notifications belong to, and counts the events in
-// its reply.
+// notes implements client: it makes a call that n notifications belong to, and counts
+// the events with them in its reply.
 func (p *peer) notes(n int) error {
 	resp, err := p.send(p.form.requestNotes(n))
 	if err != nil {

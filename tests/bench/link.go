@@ -55,10 +55,10 @@ type linkClient struct {
 	form messageForm // how its requests are spelled
 }
 
-// messageForm implements client.
+// messageForm implements client: it returns how the requests are spelled.
 func (c linkClient) messageForm() messageForm { return c.form }
 
-// call implements client.
+// call implements client: it sends body, a request, and checks the next message as its answer.
 func (c linkClient) call(body []byte) error {
 	if err := c.send(body); err != nil {
 		return err
@@ -70,7 +70,7 @@ func (c linkClient) call(body []byte) error {
 	return checkAnswer(head, size, body)
 }
 
-// notes implements client.
+// notes implements client: it sends a request for n notifications, and counts those that come before the answer.
 func (c linkClient) notes(n int) error {
 	if err := c.send(c.form.requestNotes(n)); err != nil {
 		return err
@@ -309,16 +309,16 @@ func startPipe(cmd *exec.Cmd) (*lines, error) {
 	return newLines(out, in, end), cmd.Start()
 }
 
-// close implements link.
+// close implements link: it ends the connection, or the process that was started for it.
 func (l *lines) close() error { return l.end() }
 
-// send implements link. It may write behind the end of body, in its capacity.
+// send implements link: it writes body as a line, and may write behind its end, in its capacity.
 func (l *lines) send(body []byte) error {
 	_, err := l.w.Write(append(body, '\n')) // request left room for it
 	return err
 }
 
-// recv implements link.
+// recv implements link: it reads a line, and returns its beginning, and its length with the line feed.
 func (l *lines) recv() (head []byte, size int, err error) {
 	text, err := l.r.ReadSlice('\n')
 	head = l.head[:copy(l.head[:], text)]

@@ -15,9 +15,10 @@ import (
 	"time"
 )
 
-// errTooLarge: the bridge does not take a message of this size.
+// errTooLarge says that the bridge does not take a message of this size.
 var errTooLarge = errors.New("the message is too large for the bridge (413)")
 
+// timeout is how long an HTTP request may take, and how long a bridge may take to start.
 const timeout = 30 * time.Second
 
 // session is a client's session over Streamable HTTP.
@@ -27,7 +28,7 @@ type session struct {
 	next    atomic.Int64 // the id of the latest request
 }
 
-// open initializes as soon as somebody listens.
+// open begins a session with the bridge at a port, as soon as it listens; it waits for that as long as timeout.
 func open(port int) (*session, error) {
 	s := &session{url: fmt.Sprintf("http://127.0.0.1:%d/mcp", port), client: &http.Client{Timeout: timeout,
 		Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}}}
@@ -97,7 +98,7 @@ func answer(resp *http.Response) ([]byte, error) {
 	}
 }
 
-// call makes one call, whose answer has as many bytes.
+// call calls the tool "echo" with text, and returns an error unless the answer has that text and the id of the call.
 func (s *session) call(text string) error {
 	id := s.next.Add(1)
 	resp, err := s.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":{"message":"%s"}}}`, id, text), "")
@@ -111,7 +112,8 @@ func (s *session) call(text string) error {
 	return err
 }
 
-// median returns what a call takes, one after the other.
+// median returns the median time of as many calls as calls says, one after the other, with texts of size bytes. warmupCalls more, which
+// come before, do not count.
 func (s *session) median(size, warmupCalls, calls int) (time.Duration, error) {
 	text := strings.Repeat("x", size)
 	times := make([]time.Duration, 0, calls)
@@ -128,7 +130,7 @@ func (s *session) median(size, warmupCalls, calls int) (time.Duration, error) {
 	return times[len(times)/2], nil
 }
 
-// rate returns how many calls a second are answered, so many at a time.
+// rate returns how many calls of 100 bytes a second are answered, with inFlight of them at a time, for duration.
 func (s *session) rate(inFlight int, duration time.Duration) (float64, error) {
 	var wg sync.WaitGroup
 	var calls atomic.Int64
@@ -147,7 +149,7 @@ func (s *session) rate(inFlight int, duration time.Duration) (float64, error) {
 	return float64(calls.Load()) / time.Since(began).Seconds(), errors.Join(errs...)
 }
 
-// postFromForeignPage returns the status that a web page of another site gets.
+// postFromForeignPage returns the HTTP status with which a call is answered that comes from a web page of another site, by its Origin.
 func (s *session) postFromForeignPage() (int, error) {
 	resp, err := s.post(`{"jsonrpc":"2.0","id":-1,"method":"tools/call","params":{"name":"echo","arguments":{"message":"x"}}}`, "https://evil.example")
 	if err != nil {

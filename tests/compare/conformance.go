@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// revisions are those whose server scenarios are run.
+// revisions are the protocol versions whose server scenarios are run.
 var revisions = []string{"2025-11-25", "2026-07-28"}
 
 // A suite is the official conformance suite, as npm has installed it in tests, with a server on the TypeScript SDK that has
@@ -67,7 +67,7 @@ func (s suite) runAll(all []*contender) (direct map[string]score, err error) {
 	return direct, nil
 }
 
-// serveDirectly starts the server over HTTP.
+// serveDirectly starts the server as one over HTTP, without a bridge, and returns its URL. stop ends it.
 func (s suite) serveDirectly() (url string, stop func(), err error) {
 	cmd := exec.Command(s.node, s.server, "http")
 	out, err := cmd.StdoutPipe()
@@ -92,7 +92,7 @@ func (s suite) serveDirectly() (url string, stop func(), err error) {
 	return url, stop, nil
 }
 
-// runBehind runs the scenarios with a bridge in front of the server, which is a command there.
+// runBehind runs the scenarios with the bridge c in front of the server, which is a command there, and sets the scores of c.
 func (s suite) runBehind(c *contender) error {
 	c.scores = map[string]score{}
 	port, err := freePort()
@@ -115,7 +115,7 @@ func (s suite) runBehind(c *contender) error {
 	return nil
 }
 
-// run runs all server scenarios of a revision.
+// run runs all server scenarios of a revision with the server at url, for ten minutes at most. That scenarios fail is no error.
 func (s suite) run(url, revision string) (score, error) {
 	dir, err := os.MkdirTemp("", "mcp-bridge-compare")
 	if err != nil {

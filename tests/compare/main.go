@@ -46,16 +46,16 @@ func main() {
 // A contender is a bridge that serves a command over Streamable HTTP.
 type contender struct {
 	name   string                                   // what the table calls the bridge
-	args   func(port int, server []string) []string // the program and its arguments
-	rows   map[string][]float64                     // what was measured in each round, by the name of the row
-	scores map[string]score                         // how it does in the conformance suite, by revision
-	pid    int                                      // its process id, while it runs
+	args   func(port int, server []string) []string // returns the program and its arguments, to serve the command server at a port
+	rows   map[string][]float64                     // what was measured in each round, by the name of the row (metrics); a row has no value where the bridge has refused
+	scores map[string]score                         // how the bridge does in the conformance suite, by revision; nil: that was not run
+	pid    int                                      // the process id of the bridge that start has started last
 }
 
 // metrics are the rows of the table, and how a median of theirs is shown.
 var metrics = []struct {
-	name string
-	show func(float64) string
+	name string               // what the table calls the row
+	show func(float64) string // returns a median as the table shows it
 }{
 	{"start, until the first answer", millis},
 	{"a call of 100 bytes", millis},
@@ -151,7 +151,8 @@ func contenders(binary string, peers installed) []*contender {
 	}
 }
 
-// print prints the medians of all rounds, and the scores.
+// print prints the table: the medians of all rounds, and the scores. direct are those of the server without a bridge; nil: the suite was not
+// run.
 func print(all []*contender, direct map[string]score, rounds int) {
 	head, line := "| |", "|---|"
 	for _, c := range all {
@@ -217,7 +218,7 @@ func npmInstall(dir string) error {
 // bin returns the path of a program of an installed package.
 func (p installed) bin(name string) string { return filepath.Join(p.dir, "node_modules", ".bin", name) }
 
-// version returns the version of an installed package, as its package.json says.
+// version returns the version of an installed package, as its package.json says; "": that cannot be read, or has none.
 func (p installed) version(name string) string {
 	f, err := os.Open(filepath.Join(p.dir, "node_modules", name, "package.json"))
 	if err != nil {
@@ -233,7 +234,7 @@ func (p installed) version(name string) string {
 	return ""
 }
 
-// start starts the bridge with a server behind it.
+// start starts the bridge at a port, with the command server behind it, and does not wait until it listens. stop ends both.
 func (c *contender) start(port int, server ...string) (stop func(), err error) {
 	line := c.args(port, server)
 	cmd := exec.Command(line[0], line[1:]...)
@@ -249,7 +250,8 @@ func (c *contender) start(port int, server ...string) (stop func(), err error) {
 	}, nil
 }
 
-// measure starts the bridge, adds one value to each row, and stops it.
+// measure starts the bridge with server, a program, behind it, adds what is measured to the rows, and stops the bridge. A size of calls that
+// the bridge refuses, or memory that is not known, adds no value.
 func (c *contender) measure(server string) (err error) {
 	if c.rows == nil {
 		c.rows = map[string][]float64{}

@@ -12,7 +12,7 @@ import (
 // ownGroup gives the process, and what it starts, a process group.
 func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// endGroup ends a bridge and its server: mcp-bridge's server ends with it, whatever its group is.
+// endGroup kills the process group of a bridge, and so its server; mcp-bridge's server ends with it, whatever its group is.
 func endGroup(cmd *exec.Cmd) { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 
 // residentBytes returns the resident memory of a process and of its descendants but the server, in bytes.

@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// serveStdio is the server behind each bridge: one tool, which answers what it is given.
+// serveStdio is the server behind each bridge: it has one tool, which returns the message that it is given. It returns nil at the end of r.
 func serveStdio(r io.Reader, w io.Writer) error {
 	in := bufio.NewReaderSize(r, 1<<20)
 	for {

@@ -24,7 +24,7 @@ func CheckTerminalSafe(text []byte) error {
 	return nil
 }
 
-// quoteAround quotes a text around a place.
+// quoteAround returns, in quotes, the 100 bytes of a text before the index at, and the 100 from there on.
 func quoteAround(text string, at int) string {
 	return strconv.Quote(text[max(0, at-100):min(len(text), max(at, 0)+100)])
 }
@@ -35,6 +35,7 @@ var allowedTags = []string{
 	"td", `td class="s"`, "details", "summary", "pre", `div class="both"`, "div", "mark", "p", "html",
 }
 
+// policyHeadPattern matches the beginning of the HTML of an export, with its Content-Security-Policy.
 var policyHeadPattern = regexp.MustCompile(`^<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n` +
 	`<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'sha256-[A-Za-z0-9+/=]+'; base-uri 'none'; form-action 'none'">\n<title>mcp-bridge trace</title><style>`)
 
@@ -93,7 +94,7 @@ func (o object) requireMembers(members ...string) {
 	}
 }
 
-// requireAtLeast notes numbers that are below what they may be, or no integers.
+// requireAtLeast notes those of the members names that are below least or, with integer, no whole numbers.
 func (o object) requireAtLeast(least float64, integer bool, names ...string) {
 	for _, name := range names {
 		if n, _ := o.members[name].(float64); n < least || integer && n != math.Trunc(n) {
@@ -118,7 +119,7 @@ func (o object) memberObjects(name string) (all []object) {
 	return all
 }
 
-// harTimePattern is how the schema of HAR 1.2 wants a time.
+// harTimePattern matches a time as the schema of HAR 1.2 wants it.
 var harTimePattern = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?Z$`)
 
 // CheckHAR returns an error if a text is not what HAR 1.2 demands, as the schemas of npm's har-schema say it.
@@ -160,6 +161,7 @@ func CheckHAR(text []byte) (err error) {
 	return err
 }
 
+// How OTLP has the id of a trace and of a span, in hexadecimal, and a time, in digits.
 var traceIDPattern, spanIDPattern, digitsPattern = regexp.MustCompile(`^[0-9a-f]{32}$`), regexp.MustCompile(`^[0-9a-f]{16}$`), regexp.MustCompile(`^[0-9]+$`)
 
 // CheckOTLP returns an error if a text is no JSON of OTLP's spans.

@@ -47,7 +47,7 @@ func TraceLines(seed uint64, n int) []Line {
 	return all
 }
 
-// JoinLines joins lines.
+// JoinLines returns the lines, each with a line feed, as a file has them.
 func JoinLines(lines []Line) []byte {
 	var file []byte
 	for _, l := range lines {
@@ -68,20 +68,20 @@ func Messages(seed uint64, n int) [][]byte {
 
 // generator makes hostile messages and records, the same ones for the same seed.
 type generator struct {
-	*rand.Rand
-	seq uint64 // the number of the record that is made, from 1 up
+	*rand.Rand        // decides what is made
+	seq        uint64 // the number of the record that is made, from 1 up
 }
 
 // newGenerator returns a generator with this seed.
 func newGenerator(seed uint64) *generator { return &generator{Rand: rand.New(rand.NewPCG(seed, 7))} }
 
-// oneIn is true once in n times.
+// oneIn returns true once in n times, at random.
 func (g *generator) oneIn(n int) bool { return g.IntN(n) == 0 }
 
 // pick returns one of all, chosen at random.
 func pick[T any](g *generator, all ...T) T { return all[g.IntN(len(all))] }
 
-// text is a hostile text; now and then a very long one.
+// text returns one or two of Texts; now and then a very long one.
 func (g *generator) text() string {
 	if g.oneIn(5000) {
 		return strings.Repeat(pick(g, Texts...)+"x", 2000)
@@ -93,7 +93,7 @@ func (g *generator) text() string {
 	return text
 }
 
-// name is a text that fits into a member that is a word.
+// name returns a hostile text that is short enough, 1,000 bytes at most, for a member of a record that is a word.
 func (g *generator) name() string {
 	text := g.text()
 	return text[:min(len(text), 1000)]
@@ -122,7 +122,8 @@ func (g *generator) quoted(text string) string {
 	return b.String()
 }
 
-// value is any JSON value.
+// value returns any JSON value, in which objects and arrays are nested depth levels deep at most; but now and then 900 empty arrays in one
+// another.
 func (g *generator) value(depth int) string {
 	if depth > 0 && g.oneIn(4) {
 		return pick(g, "["+g.value(depth-1)+","+g.value(depth-1)+"]", `{`+g.quoted(g.text())+`:`+g.value(depth-1)+`,"a":1,"a":`+g.value(depth-1)+`}`)
@@ -134,7 +135,7 @@ func (g *generator) value(depth int) string {
 		strings.Repeat("9", 300), g.quoted(g.text()), g.quoted(g.text()), g.quoted(g.text()))
 }
 
-// id is the id of a message. Few of them are used, so that they meet.
+// id returns the id of a message. Few of them are used, so that requests and responses meet.
 func (g *generator) id() string {
 	name := g.name()
 	return pick(g, "1", "2", "1.0", "-1", `"1"`, `"\u0031"`, "18446744073709551617", "1e3", g.quoted(name[:min(len(name), 99)]))
@@ -144,7 +145,7 @@ func (g *generator) id() string {
 var methods = []string{"tools/call", "tools/list", "initialize", "ping", "resources/read", "prompts/get", "notifications/cancelled", "notifications/progress", "notifications/message",
 	"sampling/createMessage", "subscriptions/listen", "server/discover"}
 
-// method is the method of a message: mostly one that the protocol has.
+// method returns the method of a message: mostly one that the protocol has.
 func (g *generator) method() string {
 	if g.oneIn(3) {
 		return g.name()
@@ -152,7 +153,7 @@ func (g *generator) method() string {
 	return pick(g, methods...)
 }
 
-// message is a message of a kind: request, response or notification.
+// message returns a message of a kind: request, response or notification.
 func (g *generator) message(kind string) string {
 	var m strings.Builder
 	m.WriteString(`{"jsonrpc":"2.0"`)
@@ -177,12 +178,12 @@ func (g *generator) message(kind string) string {
 	return m.String()
 }
 
-// objectBuilder writes an object.
+// objectBuilder writes a JSON object, but for the brace at its end.
 type objectBuilder struct {
 	strings.Builder
 }
 
-// add writes a member, whose value is JSON.
+// add writes a member, whose value is JSON; before the first one, it writes the brace that begins the object.
 func (m *objectBuilder) add(key, value string) {
 	if m.Len() == 0 {
 		m.WriteByte('{')
@@ -243,7 +244,7 @@ func (g *generator) record() []byte {
 	return []byte(m.String() + "}")
 }
 
-// time is the time of a record: mostly one about seq milliseconds after the first.
+// time returns the time of a record: mostly one about seq milliseconds after a fixed one, now and then an odd one.
 func (g *generator) time() string {
 	if g.oneIn(5) {
 		return pick(g, "0001-01-01T00:00:00Z", "1677-09-21T00:12:43Z", "1969-12-31T23:59:59.9Z", "2262-04-11T23:47:17Z", "9999-12-31T23:59:59.999999999Z", "2026-11-21T07:40:48+23:59")
@@ -272,7 +273,7 @@ func (g *generator) body(m *objectBuilder, kind string) {
 	}
 }
 
-// exchange is the member "http" of a record.
+// exchange returns the member "http" of a record.
 func (g *generator) exchange() string {
 	var m objectBuilder
 	m.add(pick(g, "path", "url"), pick(g, g.quoted(g.text()), g.quoted("http://evil.example/?"+g.text()), `"/mcp?a=%zz&b=<script>"`, `"http://[::1"`, `"javascript:pwned=1"`))
@@ -293,7 +294,7 @@ func (g *generator) exchange() string {
 	return m.String() + "}"
 }
 
-// event is the member "event" of a record.
+// event returns the member "event" of a record.
 func (g *generator) event() string {
 	var m objectBuilder
 	m.add("what", pick(g, `"opened"`, `"ended"`, `"started"`, g.quoted(g.text())))
@@ -307,7 +308,7 @@ func (g *generator) event() string {
 	return m.String() + "}"
 }
 
-// spoiledLine makes a record into a line that is none.
+// spoiledLine returns a line that is no record of version 1, most often made of text, which is one. It does not change text.
 func (g *generator) spoiledLine(text []byte) Line {
 	change := func(wrong, from, to string) Line {
 		return Line{bytes.Replace(text, []byte(from), []byte(to), 1), wrong}

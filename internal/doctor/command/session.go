@@ -26,7 +26,7 @@ func modernMeta() string {
 
 // session is a conversation with one process in one era.
 type session struct {
-	*diagnosis
+	*diagnosis                   // the run that the conversation is part of
 	process      *serverProcess  // the process that is asked
 	isModern     bool            // the conversation is in 2026-07-28; otherwise in a revision with initialize
 	omitsTimings bool            // no timings are noted, because the conversation in the other era has noted them

@@ -14,10 +14,10 @@ import (
 // A prober makes the requests of one diagnosis and collects what they show. Its methods may be called concurrently, but for
 // runRechecks, reportFacts and cleanup, and those of the probe.Client that may not.
 type prober struct {
-	*probe.Client
-	options  Options        // the Options that Diagnose was given
-	report   *doctor.Report // gets the facts and findings
-	dialTime time.Duration  // how long it takes to make a connection, TLS included; set by canConnect; 0 behind a proxy
+	*probe.Client                // makes the requests
+	options       Options        // the Options that Diagnose was given
+	report        *doctor.Report // gets the facts and findings
+	dialTime      time.Duration  // how long it takes to make a connection, TLS included; set by canConnect; 0 behind a proxy
 
 	hasBufferedStream atomic.Bool // addBuffered has added H11
 

@@ -42,8 +42,8 @@ type Package struct {
 	Structs   []Size // fields of each struct type that has a name
 	Types     []Size // methods of each type that has some
 
-	Exported   int // constants, variables, types, functions, and methods of exported types
-	Goroutines int // go statements, and calls of WaitGroup.Go
+	Exported   int // exported constants, variables, types and functions, and exported methods of exported types
+	Goroutines int // go statements, and calls of methods called Go with one function, as WaitGroup has
 	Timers     int // calls of time.AfterFunc, NewTimer, NewTicker and context.AfterFunc
 }
 
@@ -105,7 +105,7 @@ func sum(sizes []Size) []Size {
 	return out
 }
 
-// Total adds up packages.
+// Total returns what was counted in all of these packages, as one called "total".
 func Total(packages []Package) Package {
 	total := Package{Dir: "total"}
 	for _, p := range packages {
@@ -126,7 +126,7 @@ func (p Package) Public() bool {
 	return !slices.Contains(strings.Split(p.Dir, "/"), "internal") && !strings.HasPrefix(p.Dir, "cmd/")
 }
 
-// Largest returns the largest of the sizes, none where there is none.
+// Largest returns the largest of the sizes; the zero Size: there are none.
 func Largest(sizes []Size) Size {
 	var most Size
 	for _, s := range sizes {
@@ -135,7 +135,7 @@ func Largest(sizes []Size) Size {
 	return most
 }
 
-// Quantile returns the size that a share q of the sizes, from 0 to 1, does not exceed.
+// Quantile returns the size that a share q of the sizes, from 0 to 1, does not exceed; 0: there are none.
 func Quantile(sizes []Size, q float64) int {
 	if len(sizes) == 0 {
 		return 0
@@ -148,7 +148,7 @@ func Quantile(sizes []Size, q float64) int {
 	return all[int(q*float64(len(all)-1)+0.5)]
 }
 
-// add counts one file. Its name is what its size is called.
+// add counts one file, the one at path. name is what its size is called.
 func (p *Package) add(path, name string) error {
 	source, err := os.ReadFile(path)
 	if err != nil {
@@ -172,9 +172,9 @@ func (p *Package) add(path, name string) error {
 
 // A counter counts what is in one file of a package.
 type counter struct {
-	*Package
-	fset *token.FileSet // has the positions in file
-	file *ast.File      // the file
+	*Package                // what was counted so far
+	fset     *token.FileSet // has the positions in file
+	file     *ast.File      // the file
 }
 
 // declaration counts what a declaration of the package exports, its functions and methods.
@@ -212,10 +212,10 @@ func (c counter) count(names ...*ast.Ident) {
 	}
 }
 
-// qualified is a name with that of its package, as other packages write it.
+// qualified returns a name with that of its package in front, as other packages write it.
 func (c counter) qualified(name string) string { return c.file.Name.Name + "." + name }
 
-// receiver returns the name of the type that a method belongs to.
+// receiver returns the name of the type that a method belongs to; e is the type of its receiver. "?": it has none.
 func receiver(e ast.Expr) string {
 	switch x := e.(type) {
 	case *ast.StarExpr:
@@ -232,7 +232,8 @@ func receiver(e ast.Expr) string {
 	return "?"
 }
 
-// node counts what may stand anywhere in a file.
+// node counts n if it is a struct type with a name, a start of a goroutine, or a timer, all of which may stand anywhere in a file. It always
+// returns true, so that ast.Inspect goes on below n.
 func (c counter) node(n ast.Node) bool {
 	switch x := n.(type) {
 	case *ast.TypeSpec:

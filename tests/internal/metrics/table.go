@@ -30,7 +30,7 @@ func Print(w io.Writer, packages []Package) error {
 	return table.Flush()
 }
 
-// String is the number and whose it is.
+// String returns the number and what has the length; "-": the Size is none.
 func (s Size) String() string {
 	if s.Name == "" {
 		return "-"
@@ -38,5 +38,5 @@ func (s Size) String() string {
 	return fmt.Sprintf("%d %s", s.N, s.Name)
 }
 
-// file is the size of a file without its folder, which stands in the row's first column.
+// file returns the size of a file with its name without the folder, which stands in the row's first column.
 func file(s Size) Size { return Size{s.Name[strings.LastIndex(s.Name, "/")+1:], s.N} }

@@ -21,9 +21,9 @@ type Engine struct {
 	image string     // the name of the image
 }
 
-// New finds podman. TEST_PODMAN, which CI sets, names it; then it must be there and able to run something. The image has the
-// name of the program, which is a file that needs no library, and nothing but it; check are arguments with which
-// it ends at once.
+// New finds podman, and makes its image. TEST_PODMAN, which CI sets, names it; then it must be there and able to run something. Without
+// that variable, t is skipped where podman is missing or cannot run anything. The image has the name of the program, which
+// is a file that needs no library, and nothing but it; check are arguments with which the program ends at once.
 func New(t *testing.T, program string, check ...string) *Engine {
 	t.Helper()
 	bin := os.Getenv("TEST_PODMAN")
@@ -64,7 +64,7 @@ func New(t *testing.T, program string, check ...string) *Engine {
 	return e
 }
 
-// tarOf returns a file system with a program in it.
+// tarOf returns a file system with a program in it, at its top, as a tar archive.
 func tarOf(t *testing.T, program string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(program)
@@ -77,21 +77,21 @@ func tarOf(t *testing.T, program string) []byte {
 	return image.Bytes()
 }
 
-// RunArgs run the program in a container with stdin; its arguments follow. The limits are there because podman asks for higher
-// ones than it may have inside another container.
+// RunArgs returns the arguments of podman that run the program in a container, with stdin. flags are podman's own; the caller adds the
+// arguments of the program. The limits are there because podman asks for higher ones than it may have inside another container.
 func (e *Engine) RunArgs(flags ...string) []string {
 	return slices.Concat([]string{"run", "-i", "--rm", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=4096:4096"}, flags,
 		[]string{e.image, path.Join("/", e.image)})
 }
 
-// Run runs a command of podman to its end.
+// Run runs a command of podman to its end, and returns what it has written to stdout and stderr.
 func (e *Engine) Run(args ...string) (string, error) {
 	args = append(slices.Clone(e.Argv[1:]), args...)
 	out, err := exec.Command(e.Argv[0], args...).CombinedOutput()
 	return string(out), err
 }
 
-// Must is Run, which fails the test.
+// Must runs a command of podman to its end, and returns what it has written to stdout and stderr. An error ends the test.
 func (e *Engine) Must(args ...string) string {
 	e.t.Helper()
 	out, err := e.Run(args...)

@@ -25,15 +25,15 @@ import (
 
 // goClient is the script on the Go SDK.
 type goClient struct {
-	*mcp.ClientSession
-	name    string              // the client's name: script.Target.Name
-	logging bool                // 2026-07-28: calls ask for log messages
-	mu      sync.Mutex          // guards what the handlers collect: the fields below
-	changed chan struct{}       // closed and replaced with every notification
-	tokens  map[string][]string // the progress that came, by its token
-	logs    []string            // the log messages that came
-	updated []string            // the resources that were said to have changed
-	out     script.Transcript   // what the client saw
+	*mcp.ClientSession                     // the SDK's session, once play has opened it
+	name               string              // the client's name: script.Target.Name
+	logging            bool                // 2026-07-28: calls ask for log messages
+	mu                 sync.Mutex          // guards what the handlers collect: the fields below
+	changed            chan struct{}       // closed and replaced whenever a handler has collected something
+	tokens             map[string][]string // the progress that came, by its token
+	logs               []string            // the log messages that came
+	updated            []string            // the resources that were said to have changed
+	out                script.Transcript   // what the client saw
 }
 
 // play runs the script and returns what the client saw, and what failed.
@@ -70,11 +70,12 @@ func play(ctx context.Context, to script.Target, p script.Plan, version string) 
 	return c.out, errors.Join(errs...)
 }
 
-// stuck is when a program whose stdin was closed says what all its goroutines
-// do: the SDK has sent SIGTERM by then, and has not killed it yet.
+// stuck is how long after its stdin was closed a program that still runs is told
+// (SIGQUIT) to say what all its goroutines do: the SDK has sent SIGTERM by then, and has
+// not killed it yet.
 const stuck = 8 * time.Second
 
-// close ends the session.
+// close ends the session, which was opened over this transport.
 func (c *goClient) close(over mcp.Transport) error {
 	if to, ok := over.(*mcp.CommandTransport); ok {
 		defer time.AfterFunc(stuck, func() { _ = to.Command.Process.Signal(syscall.SIGQUIT) }).Stop()
@@ -99,7 +100,8 @@ func transportTo(to script.Target) (mcp.Transport, error) {
 	return &mcp.StreamableClientTransport{Endpoint: to.URL}, nil
 }
 
-// overConn speaks in lines. The SDK closes reader and writer, which are one.
+// overConn returns a transport of messages in lines over conn. The SDK closes reader and writer, which are one: only the
+// reader closes conn.
 func overConn(conn net.Conn) mcp.Transport {
 	return &mcp.IOTransport{Reader: conn, Writer: struct {
 		io.Writer
@@ -143,13 +145,14 @@ func (c *goClient) note(change func()) {
 	c.changed = make(chan struct{})
 }
 
-// until waits for a state of what the handlers collect. The SDK calls them
-// beside the answer to a call, not before it.
+// until waits, as long as patience at most, until ok returns true, which looks at what the
+// handlers collect (mu is held). The SDK calls the handlers beside the answer to a call, not
+// before it.
 func (c *goClient) until(ctx context.Context, ok func() bool) error {
 	return c.within(ctx, patience, ok)
 }
 
-// within is until with a limit of its own.
+// within does what until does, with patience as the limit.
 func (c *goClient) within(ctx context.Context, patience time.Duration, ok func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -176,7 +179,7 @@ func (c *goClient) describe(context.Context, script.Target, script.Plan) error {
 	return err
 }
 
-// list goes through all pages of all lists.
+// list is the step "list": it goes through all pages of all lists. Of a server without resources it reads the list of tools alone.
 func (c *goClient) list(ctx context.Context, _ script.Target, _ script.Plan) error {
 	for cursor := ""; cursor != "" || c.out.Pages == 0; c.out.Pages++ {
 		page, err := c.ListTools(ctx, &mcp.ListToolsParams{Cursor: cursor})
@@ -221,11 +224,12 @@ func whole(x any) string {
 	return string(data)
 }
 
-// modern says whether there is no session, but what a session would hold goes
-// along with each request.
+// modern reports whether the client speaks 2026-07-28: there is no session, and what a
+// session would hold goes along with each request.
 func (c *goClient) modern() bool { return c.InitializeResult().ProtocolVersion >= "2026-07-28" }
 
-// call returns the whole result as text.
+// call calls a tool, and returns the whole result as JSON. token is the progress token; "": no
+// progress is asked for.
 func (c *goClient) call(ctx context.Context, what *script.Call, token string) (string, error) {
 	params := &mcp.CallToolParams{Name: what.Name, Arguments: what.Args}
 	if c.modern() && c.logging {
@@ -252,7 +256,8 @@ func (c *goClient) progress(ctx context.Context, _ script.Target, p script.Plan)
 // blob is what is sent as "{blob}": a megabyte in letters of two bytes.
 var blob = strings.Repeat("é", 1<<19)
 
-// echo sends a megabyte there and back.
+// echo is the step "a megabyte": it sends that much there and back, and keeps the result with
+// "{blob}" in its place.
 func (c *goClient) echo(ctx context.Context, _ script.Target, p script.Plan) error {
 	if p.Echo == nil {
 		return nil
@@ -383,7 +388,7 @@ func (c *goClient) touch(ctx context.Context, p script.Plan) error {
 	return err
 }
 
-// cancel gives a call up at its first progress; the session must go on.
+// cancel is the step "cancel": it gives a call up at its first progress. The session must go on.
 func (c *goClient) cancel(ctx context.Context, _ script.Target, p script.Plan) error {
 	callCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -411,7 +416,8 @@ func (c *goClient) cancel(ctx context.Context, _ script.Target, p script.Plan) e
 	return c.Ping(ctx, nil)
 }
 
-// drop cuts the connections below a call at its first progress.
+// drop is the step "drop": it makes a call at whose first progress the connections below it are cut (Target.Cut, if there is one), and
+// waits until the call is done and all its progress has come. It does nothing without Target.Drop.
 func (c *goClient) drop(ctx context.Context, to script.Target, p script.Plan) (err error) {
 	if !to.Drop {
 		return nil

@@ -45,7 +45,7 @@ func run(ctx context.Context, args []string) error {
 	return serve(ctx, args)
 }
 
-// playAll runs the script for each job.
+// playAll runs the script for each job, all at the same time, and prints the outcomes as JSON. arg has the jobs, as JSON.
 func playAll(ctx context.Context, arg string) error {
 	var jobs []script.Job
 	if err := json.Unmarshal([]byte(arg), &jobs); err != nil {

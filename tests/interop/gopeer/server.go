@@ -18,11 +18,11 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// pinging is how often a server pings its client that is told to, and how often
-// the client may be late (each ping has half the time) before it ends.
+// pinging is how often a server that is told to pings its client. late is how many pings in a
+// row the client may leave unanswered, for half of pinging each, until the server ends.
 const pinging, late = 2 * time.Second, 2
 
-// newServer makes a server on the Go SDK with a tool for each step.
+// newServer makes a server on the Go SDK with a tool for each step. pings: it pings its client, and has the tool "outlast", too.
 func newServer(pings bool) *mcp.Server {
 	options := &mcp.ServerOptions{
 		PageSize:           3,
@@ -136,7 +136,7 @@ func (h *hung) by(who string) chan struct{} {
 	return h.who[who]
 }
 
-// serve runs newServer on one transport until ctx ends.
+// serve runs newServer on the transport that args, one word, names, until ctx ends.
 func serve(ctx context.Context, args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("what is %q?", args)
@@ -158,7 +158,7 @@ func serve(ctx context.Context, args []string) error {
 	return fmt.Errorf("no such transport: %q", args[0])
 }
 
-// serveHTTP serves h on a port of its own until ctx ends, and prints its address.
+// serveHTTP serves h on a port of its own until ctx ends, and logs its address.
 func serveHTTP(ctx context.Context, h http.Handler) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -173,7 +173,8 @@ func serveHTTP(ctx context.Context, h http.Handler) error {
 	return nil
 }
 
-// serveUnix accepts connections: the SDK's transport is for one.
+// serveUnix listens on a Unix socket of its own until ctx ends, logs its path, and runs the server
+// on each connection: the SDK's transport is for one.
 func serveUnix(ctx context.Context, server *mcp.Server) error {
 	dir, err := os.MkdirTemp("", "gopeer-")
 	if err != nil {

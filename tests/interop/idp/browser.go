@@ -25,7 +25,7 @@ type Browser struct {
 	client *http.Client // makes the requests; keeps the cookies
 }
 
-// NewBrowser returns one without cookies.
+// NewBrowser returns a Browser without cookies, of a person who signs in as login.
 func NewBrowser(login string) *Browser {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -34,11 +34,12 @@ func NewBrowser(login string) *Browser {
 	return &Browser{Login: login, client: &http.Client{Jar: jar, Timeout: 30 * time.Second, Transport: &http.Transport{}}}
 }
 
-// maxPages bounds the pages of one sign-in: of those of this provider there are at most six.
+// maxPages is how many pages Visit opens at most: a sign-in with this provider has at most six.
 const maxPages = 12
 
 // Visit opens an address, fills in the forms that come, with userCode where one is asked for, and
-// returns the address that it ended at.
+// returns the address that it ended at: that of the last page, or with Stays where a redirect
+// leads. It is an error if a page has a status of 400 or more, and no form with a user code in it.
 func (b *Browser) Visit(ctx context.Context, addr, userCode string) (end string, err error) {
 	first, err := url.Parse(addr)
 	if err != nil {
@@ -89,7 +90,7 @@ func (b *Browser) Visit(ctx context.Context, addr, userCode string) (end string,
 	return "", errors.New("the provider's forms have no end")
 }
 
-// fill does what the person does with a form.
+// fill does what the person does with a form: it writes login, password and code into those of values that are there and empty.
 func (b *Browser) fill(values url.Values, userCode string) {
 	for name, value := range map[string]string{"login": b.Login, "password": "the password of " + b.Login, "user_code": userCode} {
 		if values.Has(name) && values.Get(name) == "" {
@@ -101,7 +102,7 @@ func (b *Browser) fill(values url.Values, userCode string) {
 // A form is one of a page.
 type form struct {
 	action string     // the address that the form goes to
-	values url.Values // hidden fields with their values, others empty
+	values url.Values // the fields by name; one has the value that the page gives it, mostly a hidden one, or is empty
 }
 
 var (

@@ -40,12 +40,12 @@ type Desktop struct {
 	// openers of addresses are.
 	Env []string
 
-	opened chan string // gets each address that is opened
+	opened chan string // gets each address that is opened, as long as there is room: 100 that nobody has taken yet
 	mu     sync.Mutex  // guards all
 	all    []string    // all addresses that were opened, in order
 }
 
-// NewDesktop returns a Desktop. Each address that is opened comes out of Opened.
+// NewDesktop returns a Desktop that works until the test ends. Each address that is opened comes out of Opened, or is what Approve visits.
 func NewDesktop(t testing.TB) *Desktop {
 	t.Helper()
 	d := &Desktop{opened: make(chan string, 100)}
@@ -73,7 +73,7 @@ func NewDesktop(t testing.TB) *Desktop {
 	return d
 }
 
-// ServeHTTP takes the addresses that are opened.
+// ServeHTTP takes an address that is opened: it is the body of a request that this program, started as the browser, makes (Main).
 func (d *Desktop) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	addr, err := io.ReadAll(io.LimitReader(r.Body, 64<<10))
 	if err != nil {

@@ -25,10 +25,10 @@ type Options struct {
 	Registration *bool          `json:"registration,omitempty"` // clients may register themselves; nil: yes
 	Device       *bool          `json:"device,omitempty"`       // there are device codes; nil: yes
 	Clients      []Client       `json:"clients,omitempty"`      // the clients that are registered by hand
-	Documents    map[string]any `json:"documents,omitempty"`    // metadata documents of clients by their URL; nil: not understood
+	Documents    map[string]any `json:"documents,omitempty"`    // metadata documents of clients by their URL; nil: the provider does not understand such URLs
 }
 
-// A Client is one that was registered by hand, in the words of RFC 7591.
+// A Client is the metadata of a client that was registered by hand, by the names of RFC 7591.
 type Client map[string]any
 
 // MachineClient returns a client for the grant client_credentials with a secret.
@@ -55,12 +55,12 @@ func Start(t testing.TB, o Options) *Provider {
 	return &Provider{t: t, URL: peers.StartAndListen(t, []string{peers.Node(t), script, string(options)})}
 }
 
-// A Grant is a token request.
+// A Grant is a token request that the provider has answered.
 type Grant struct {
-	At     int64  // milliseconds since 1970
-	Grant  string // grant_type
+	At     int64  // when it was answered, in milliseconds since 1970
+	Grant  string // its grant_type
 	Client string // the id of the client
-	Error  string // "": it was granted
+	Error  string // the code of the error; "": it was granted
 }
 
 // Time returns when it was answered.
@@ -85,7 +85,7 @@ func (p *Provider) Secrets() []string {
 	return ask[[]string](p, "secrets")
 }
 
-// ask returns what the provider tells at /control/ under a name.
+// ask returns what the provider tells at /control/ under the name what. An error fails the test, and the answer is empty.
 func ask[T any](p *Provider, what string) (answer T) {
 	p.t.Helper()
 	resp, err := http.Get(p.URL + "/control/" + what)
@@ -103,7 +103,7 @@ func ask[T any](p *Provider, what string) (answer T) {
 	return answer
 }
 
-// Want fails the test for each count that is another one.
+// Want fails the test for each of these counts, by the names that Counts has, that is another one. Others may be anything.
 func (p *Provider) Want(want map[string]int) {
 	p.t.Helper()
 	got := p.Counts()

@@ -21,7 +21,7 @@ import (
 type ServerOptions struct {
 	Scopes        []string                // the scopes that every token must have; nil: mcp:read
 	Policy        string                  // which scopes messages need, as resource.ParsePolicy reads it; "": nothing more
-	DPoP          resource.DPoPMode       // what is demanded of tokens that are bound to a key
+	DPoP          resource.DPoPMode       // whether tokens may or must be bound to a key
 	Introspection *resource.Introspection // how the server asks about tokens that are not signed; nil: tokens are signed
 }
 
@@ -41,7 +41,8 @@ func (s *Server) Refused() int64 { return s.refused.Load() }
 // Calls returns how many calls of tools were answered.
 func (s *Server) Calls() int64 { return s.calls.Load() }
 
-// skew is what a resource server forgives of clocks that differ, but a second: times in tokens have no fractions.
+// skew is how far the clock of a Server is ahead, without DPoP: as much as a resource server forgives of clocks that differ, but a second, as
+// times in tokens have no fractions. So it takes no token longer than this is valid.
 const skew = 29 * time.Second
 
 // Serve runs a server until the test ends.
@@ -85,7 +86,7 @@ func (p *Provider) Serve(t testing.TB, o ServerOptions) *Server {
 	return s
 }
 
-// server returns the server of a session.
+// server returns the server of a session, with the tools "read" and "write". It counts the calls in s.
 func (s *Server) server() *mcp.Server {
 	server := mcp.NewServer(&mcp.Implementation{Name: "protected", Version: "1"}, nil)
 	type args struct {
@@ -100,7 +101,7 @@ func (s *Server) server() *mcp.Server {
 	return server
 }
 
-// counted counts the refusals.
+// counted returns a handler that lets next serve, and counts its refusals in s.
 func (s *Server) counted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(&status{ResponseWriter: w, s: s}, r)
@@ -109,8 +110,8 @@ func (s *Server) counted(next http.Handler) http.Handler {
 
 // A status looks at the status of a reply.
 type status struct {
-	http.ResponseWriter
-	s *Server // counts the refusals
+	http.ResponseWriter         // takes the reply
+	s                   *Server // counts the refusals
 }
 
 // WriteHeader implements http.ResponseWriter: it counts refusals, and passes the status on.
@@ -121,13 +122,14 @@ func (w *status) WriteHeader(code int) {
 	w.ResponseWriter.WriteHeader(code)
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap returns the ResponseWriter that takes the reply, for http.ResponseController.
 func (w *status) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Flush is for the SDK, which asks for a Flusher.
+// Flush implements http.Flusher, which the SDK asks for: it sends what was written of the reply.
 func (w *status) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
 
-// authorized asks a Protector about each request, and about the message of each POST.
+// authorized returns a handler that has the Protector authenticate each request, and say whether the client may send the message of a
+// POST. It refuses a request that may not come in, and lets next serve the others.
 func authorized(p *resource.Protector, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r, no := p.Authenticate(w.Header(), r)

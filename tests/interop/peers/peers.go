@@ -26,10 +26,11 @@ import (
 	"time"
 )
 
-// Root is the top folder of the project. Tests run in the folder of their package, which lies
+// Root returns the top folder of the project. Tests run in the folder of their package, which lies
 // three folders below it; the place of this file is not asked, as -trimpath hides it.
 func Root() string { return root() }
 
+// root finds out, once, what Root returns.
 var root = sync.OnceValue(func() string {
 	dir, err := filepath.Abs(filepath.Join("..", "..", ".."))
 	if err != nil {
@@ -38,10 +39,11 @@ var root = sync.OnceValue(func() string {
 	return dir
 })
 
-// Modules is the folder that `npm ci` in tests/ fills.
+// Modules returns the folder that `npm ci` in tests/ fills.
 func Modules() string { return filepath.Join(Root(), "tests", "node_modules") }
 
-// Node is the pinned Node.js, new enough for the conformance suite.
+// Node returns the path of the pinned Node.js, new enough for the conformance suite. If it is not installed, t is skipped, or fails
+// where TEST_NODE is set.
 func Node(t testing.TB) string {
 	t.Helper()
 	found, _ := filepath.Glob(filepath.Join(Modules(), "node-*", "bin", "node"))
@@ -61,26 +63,26 @@ func missing(t testing.TB, what string) {
 	t.Skip(what)
 }
 
-// Conformance is the command line prefix of the official conformance suite.
+// Conformance returns the beginning of a command line that runs the official conformance suite.
 func Conformance(t testing.TB) []string {
 	t.Helper()
 	return []string{Node(t), module(t, "@modelcontextprotocol/conformance/dist/index.js")}
 }
 
-// NodeEverything is the command line of npm's server-everything; with no mode
-// it speaks stdio.
+// NodeEverything returns the command line of npm's server-everything in a mode, such as
+// "streamableHttp" or "sse"; with no mode it speaks stdio.
 func NodeEverything(t testing.TB, mode ...string) []string {
 	t.Helper()
 	return append([]string{Node(t), module(t, "@modelcontextprotocol/server-everything/dist/index.js")}, mode...)
 }
 
-// Inspector is the command line prefix of the official inspector's CLI.
+// Inspector returns the beginning of a command line that runs the official inspector's CLI.
 func Inspector(t testing.TB) []string {
 	t.Helper()
 	return []string{Node(t), filepath.Join(Modules(), ".bin", "mcp-inspector-cli")}
 }
 
-// Version is the version of an npm package that is installed here.
+// Version returns the version of an npm package that is installed here.
 func Version(t testing.TB, name string) string {
 	t.Helper()
 	data, err := os.ReadFile(module(t, name+"/package.json"))
@@ -94,7 +96,8 @@ func Version(t testing.TB, name string) string {
 	return pkg.Version
 }
 
-// module returns the path of an installed package of npm, or skips or fails the test if it is missing.
+// module returns the path of name, a file in an installed package of npm. If it is missing, t is skipped, or fails where TEST_NODE is
+// set.
 func module(t testing.TB, name string) string {
 	t.Helper()
 	path := filepath.Join(Modules(), filepath.FromSlash(name))
@@ -104,11 +107,11 @@ func module(t testing.TB, name string) string {
 	return path
 }
 
-// bin is the folder of what is built, made once.
+// bin returns the folder for what is built, which the first call makes.
 var bin = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "mcp-bridge-peers-") })
 
-// goBuild returns a function that builds a program once. race puts the race
-// detector in, if the tests have it.
+// goBuild returns a function that builds the package pkg of the module in dir, once, and
+// returns the path of the program. race puts the race detector in, if the tests have it.
 func goBuild(dir, pkg string, race bool) func() (string, error) {
 	return sync.OnceValues(func() (string, error) {
 		to, err := bin()
@@ -159,13 +162,13 @@ func built(t testing.TB, build func() (string, error)) string {
 	return name
 }
 
-// Bridge is the binary under test, built from this tree.
+// Bridge returns the path of the mcp-bridge under test, built from this tree.
 func Bridge(t testing.TB) string { t.Helper(); return built(t, buildBridge) }
 
-// StdioClient is the stdio client that the conformance suite drives.
+// StdioClient returns the path of the stdio client that the conformance suite drives.
 func StdioClient(t testing.TB) string { t.Helper(); return built(t, buildStdioClient) }
 
-// GoPeer is a client on the Go SDK: the command line prefix of gopeer.
+// GoPeer returns the beginning of a command line that runs clients on the Go SDK: that of gopeer, with "play". The jobs follow.
 func GoPeer(t testing.TB) []string { t.Helper(); return []string{built(t, buildGoPeer), "play"} }
 
 // GoServer starts a server on the Go SDK on a transport of gopeer's, and
@@ -175,32 +178,33 @@ func GoServer(t testing.TB, transport string) string {
 	return StartAndListen(t, []string{built(t, buildGoPeer), transport})
 }
 
-// GoStdio is the command line of that server on stdio.
+// GoStdio returns the command line of the server on the Go SDK that speaks stdio.
 func GoStdio(t testing.TB) []string { t.Helper(); return []string{built(t, buildGoPeer), "stdio"} }
 
-// GoPings is GoStdio of one that pings its client, and ends when nobody answers.
+// GoPings returns the command line of a server on the Go SDK that speaks stdio, pings its client, and ends when nobody answers.
 func GoPings(t testing.TB) []string {
 	t.Helper()
 	return []string{built(t, buildGoPeer), "stdio-pings"}
 }
 
-// DemoEverything is the demo server with what the conformance suite asks for; it
-// speaks stdio.
+// DemoEverything returns the path of the demo server with what the conformance suite asks
+// for; it speaks stdio.
 func DemoEverything(t testing.TB) string { t.Helper(); return built(t, buildDemo) }
 
-// GoEverything is the Go SDK's conformance server; without flags it speaks stdio.
+// GoEverything returns the path of the Go SDK's conformance server; without flags it speaks stdio.
 func GoEverything(t testing.TB) string { t.Helper(); return built(t, buildGoEverything) }
 
 // listening matches the log line that names an endpoint, in text and in JSON.
 var listening = regexp.MustCompile(`listening.*url"?[=:]\s*"?((?:http:/|unix:)/[^\s"]+)`)
 
-// Serve starts `mcp-bridge serve ARGS` on a free port and returns its endpoint.
+// Serve starts `mcp-bridge serve ARGS` on a free port, until the test ends, and returns the URL that it logs first.
 func Serve(t testing.TB, args ...string) string {
 	t.Helper()
 	return StartAndListen(t, append([]string{Bridge(t), "serve", "--listen", "127.0.0.1:0"}, args...))
 }
 
-// StartAndListen is Start for a program that logs "listening" with its URL.
+// StartAndListen runs a program until the test ends, as Start does, and returns the first URL that it logs with "listening". If there is
+// none for a minute, the test ends.
 func StartAndListen(t testing.TB, argv []string) string {
 	t.Helper()
 	urls := make(chan string, 1)
@@ -222,11 +226,12 @@ func StartAndListen(t testing.TB, argv []string) string {
 }
 
 // GoHTTP starts the Go SDK's everything-server on a port of its own, with
-// sessions, that is, for the revisions before 2026-07-28.
+// sessions, that is, for the revisions before 2026-07-28, and returns its URL.
 func GoHTTP(t testing.TB) string { t.Helper(); return goOnPort(t, "-stateless=false") }
 
-// GoModernHTTP is GoHTTP without sessions, that is, for 2026-07-28. It takes the
-// older revisions, too, but has nothing to ask their clients with.
+// GoModernHTTP starts the Go SDK's everything-server on a port of its own, without
+// sessions, that is, for 2026-07-28, and returns its URL. The server takes the older
+// revisions, too, but has nothing to ask their clients with.
 func GoModernHTTP(t testing.TB) string { t.Helper(); return goOnPort(t) }
 
 // goOnPort starts the everything-server of the Go SDK with these flags on a port of its own, and returns its address.
@@ -238,33 +243,34 @@ func goOnPort(t testing.TB, flags ...string) string {
 	return "http://" + addr + "/"
 }
 
-// TypeScript is the command line of a server on the TypeScript SDK 2.x: a
-// script in the folder of the test, and a mode of serve.mjs: "stdio" for both
-// eras, "legacy" for stdio without 2026-07-28.
+// TypeScript returns the command line of a server on the TypeScript SDK 2.x: script is
+// in the folder of the test, and mode is one of serve.mjs: "stdio" for both eras,
+// "legacy" for stdio without 2026-07-28.
 func TypeScript(t testing.TB, script, mode string) []string {
 	t.Helper()
 	return []string{Node(t), script, mode}
 }
 
-// TypeScriptHTTP starts such a server on a port of its own, for all revisions.
+// TypeScriptHTTP starts a server on the TypeScript SDK 2.x over Streamable HTTP on a port of its own, for all revisions, and returns its
+// URL. script is in the folder of the test.
 func TypeScriptHTTP(t testing.TB, script string) string {
 	t.Helper()
 	return StartAndListen(t, TypeScript(t, script, "http"))
 }
 
-// TypeScriptPlain is TypeScriptHTTP without sessions for any revision.
+// TypeScriptPlain does what TypeScriptHTTP does, for a server that has sessions for no revision.
 func TypeScriptPlain(t testing.TB, script string) string {
 	t.Helper()
 	return StartAndListen(t, TypeScript(t, script, "plain"))
 }
 
-// NodeHTTP starts npm's server-everything on a port of its own.
+// NodeHTTP starts npm's server-everything over Streamable HTTP on a port of its own, and returns its URL.
 func NodeHTTP(t testing.TB) string { t.Helper(); return nodeOnPort(t, "streamableHttp") + "/mcp" }
 
-// NodeSSE is NodeHTTP over HTTP+SSE.
+// NodeSSE starts npm's server-everything over HTTP+SSE on a port of its own, and returns its URL.
 func NodeSSE(t testing.TB) string { t.Helper(); return nodeOnPort(t, "sse") + "/sse" }
 
-// nodeOnPort starts npm's server-everything in a mode on a port of its own, and returns its address.
+// nodeOnPort starts npm's server-everything in a mode on a port of its own, and returns its address, http://HOST:PORT.
 func nodeOnPort(t testing.TB, mode string) string {
 	t.Helper()
 	addr := FreeAddr(t)
@@ -274,8 +280,10 @@ func nodeOnPort(t testing.TB, mode string) string {
 	return "http://" + addr
 }
 
-// Start runs a long-lived program until the test ends. line, if not nil, sees
-// every line of its stderr. A failed test shows the last of what it wrote.
+// Start runs a long-lived program, argv, until the test ends. line, if not nil, sees
+// every line of its stderr; env are variables besides the tests' own. A failed test
+// shows the last of what the program wrote. One that does not end within 15 seconds of
+// an interrupt fails the test, and is killed.
 func Start(t testing.TB, line func(string), env []string, argv ...string) {
 	t.Helper()
 	cmd := exec.Command(argv[0], argv[1:]...)

@@ -2,5 +2,5 @@
 
 package peers
 
-// raceEnabled says whether the tests have the race detector: then goBuild puts it into the programs that are to have it, too.
+// raceEnabled says whether the tests have the race detector: if so, goBuild puts it into the programs that are to have it, too.
 const raceEnabled = true

@@ -21,7 +21,7 @@ type Target struct {
 	Drop    bool     `json:"drop"`    // do the last step, with or without Cut
 }
 
-// Name is how the client calls itself in everything it says.
+// Name returns how the client calls itself in everything that it says: "client-N.".
 func (to Target) Name() string { return fmt.Sprintf("client-%d.", to.N) }
 
 // A Call names a tool and its arguments.
@@ -93,7 +93,7 @@ type Transcript struct {
 	Resumed   string   `json:"resumed"`   // the result of the call whose connection was cut
 }
 
-// Of is the plan of the client with number n.
+// Of returns the plan of the client with number n: n stands in place of "{n}".
 func (p Plan) Of(n int) (out Plan) {
 	data, err := json.Marshal(p)
 	if err == nil {
@@ -105,8 +105,10 @@ func (p Plan) Of(n int) (out Plan) {
 	return out
 }
 
-// Anonymous replaces what is the client's own: its name, and the resource that
-// only it has subscribed to. What remains of others is theirs.
+// Anonymous returns the transcript of the client to with "{n}" in place of its number
+// in what is its own: its name, and the resource p.Subscribe, to which only it has
+// subscribed. p is the plan for all clients. What belongs to other clients, and must not
+// be there, stays as it is.
 func (t Transcript) Anonymous(to Target, p Plan) (out Transcript) {
 	data, err := json.Marshal(t)
 	if err == nil {

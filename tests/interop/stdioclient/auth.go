@@ -38,7 +38,7 @@ type authContext struct {
 // clientDocument is the address that the suite's authorization server takes for a client's metadata document.
 const clientDocument = "https://conformance-test.local/client-metadata.json"
 
-// authFlags returns the flags with which the bridge signs in in a scenario. Secrets are in files of dir.
+// authFlags returns the flags with which the bridge signs in in a scenario. It writes secrets into files in dir.
 func authFlags(scenario, dir string) ([]string, error) {
 	var c authContext
 	if text := os.Getenv("MCP_CONFORMANCE_CONTEXT"); text != "" {
@@ -75,7 +75,9 @@ func authFlags(scenario, dir string) ([]string, error) {
 	return flags, failed
 }
 
-// withAuth puts the flags into the command line of the bridge, behind its command. The function removes their files.
+// withAuth returns the command line args of a bridge with the flags with which it signs in in a scenario, behind its command. The
+// function, which is not nil without an error, removes their files. args stay as they are if the scenario has nothing to do with
+// authorization, or they name a URL only.
 func withAuth(scenario string, args []string) ([]string, func(), error) {
 	if !isAuth(scenario) || len(args) < 3 {
 		return args, func() {}, nil
@@ -93,7 +95,8 @@ func withAuth(scenario string, args []string) ([]string, func(), error) {
 	return append(append(append([]string{}, args[:2]...), flags...), args[2:]...), remove, nil
 }
 
-// browse is a person who says yes at once: the suite's authorization server asks nothing.
+// browse opens addr, where one signs in, and follows redirects. It is a person who says yes at once: the suite's authorization server
+// asks nothing.
 func browse(ctx context.Context, addr string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, addr, nil)
 	if err != nil {

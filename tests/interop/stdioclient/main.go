@@ -103,13 +103,13 @@ func transport(args []string) mcp.Transport {
 	return &mcp.CommandTransport{Command: cmd}
 }
 
-// listOnly lists the tools.
+// listOnly is a scenario: it lists the tools, and does nothing else.
 func listOnly(ctx context.Context, s *mcp.ClientSession) error {
 	_, err := s.ListTools(ctx, nil)
 	return err
 }
 
-// callTool returns a scenario that calls one tool.
+// callTool returns a scenario that calls the tool with this name, once it has found it in the list, with these arguments.
 func callTool(name string, args map[string]any) func(context.Context, *mcp.ClientSession) error {
 	return func(ctx context.Context, s *mcp.ClientSession) error {
 		if _, err := findTool(ctx, s, name); err != nil {
@@ -120,8 +120,8 @@ func callTool(name string, args map[string]any) func(context.Context, *mcp.Clien
 	}
 }
 
-// echoSchema sends the input schema of one tool back through another, as it
-// was seen.
+// echoSchema is a scenario: it sends the input schema of one tool back through
+// another, as it was seen.
 func echoSchema(ctx context.Context, s *mcp.ClientSession) error {
 	tool, err := findTool(ctx, s, "json_schema_2020_12_tool")
 	if err != nil {
@@ -134,8 +134,8 @@ func echoSchema(ctx context.Context, s *mcp.ClientSession) error {
 	return err
 }
 
-// callAll calls every tool that it is shown. That some are refused is for the
-// suite to judge.
+// callAll returns a scenario that calls every tool that it is shown, with these
+// arguments. That some are refused is for the suite to judge.
 func callAll(args map[string]any) func(context.Context, *mcp.ClientSession) error {
 	return func(ctx context.Context, s *mcp.ClientSession) error {
 		for tool, err := range s.Tools(ctx, nil) {
@@ -148,7 +148,8 @@ func callAll(args map[string]any) func(context.Context, *mcp.ClientSession) erro
 	}
 }
 
-// callAsTold makes the calls that the suite asks for.
+// callAsTold is a scenario: it makes the calls that the suite asks for in
+// MCP_CONFORMANCE_CONTEXT.
 func callAsTold(ctx context.Context, s *mcp.ClientSession) error {
 	var told struct {
 		ToolCalls []struct {
@@ -175,7 +176,7 @@ func call(ctx context.Context, s *mcp.ClientSession, tool string, args any) {
 	}
 }
 
-// oneOfEach uses the first tool, resource and prompt.
+// oneOfEach is a scenario: it calls the first tool, reads the first resource and gets the first prompt.
 func oneOfEach(ctx context.Context, s *mcp.ClientSession) error {
 	tools, err := s.ListTools(ctx, nil)
 	if err != nil {
