@@ -93,7 +93,8 @@ func (b *bench) measureEras() error {
 	return b.printNotes(s, "2026-07-28: notifications a second", same)
 }
 
-// rows opens a session with the bridge at over each transport, and returns a row for each. more is added to the names of the rows.
+// rows opens a session over each of these transports, with the bridge that listens where at says, and returns a row for each. more is added
+// to the names of the rows.
 func (s *scene) rows(kinds []kind, at *bridgeAddr, more string) ([]row, error) {
 	var rows []row
 	for _, k := range kinds {

@@ -59,7 +59,7 @@ func (s *scene) close() {
 	}
 }
 
-// open opens a session over the transport k with the bridge at; it ends with the scene.
+// open opens a session over the transport k, with the bridge that listens where at says. The session ends with the scene.
 func (s *scene) open(k kind, at *bridgeAddr) (client, error) {
 	c, err := k.open(at)
 	if err == nil {

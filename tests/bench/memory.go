@@ -26,7 +26,7 @@ func (b *bench) measureMemory() error {
 	return nil
 }
 
-// memoryOf prints how much memory sessions of a kind take in a bridge of their own; first: also what it has without any.
+// memoryOf prints how much memory sessions of a kind take in a bridge of their own; first: also how much that bridge takes without any.
 func (b *bench) memoryOf(k kind, first bool) error {
 	p, at, err := startBridge(b.binary, b.socket(), childArgs("stdio")...)
 	if err != nil {

@@ -60,8 +60,8 @@ func (d *diagnosis) checkSafeEnvironment(ctx context.Context, wait time.Duration
 	return []doctor.Finding{{Code: "C12"}} // explainSafeEnvironment looks for the variable once this is certain
 }
 
-// explainSafeEnvironment finds out which variables are missing when the server fails with Options.SafeEnv, and adds C12. start
-// is how long the server took until its first answer.
+// explainSafeEnvironment finds out which variables are missing when the server fails with Options.SafeEnv, and adds C12, unless
+// the server fails by now with its own environment, too. start is how long the server took until its first answer.
 func (d *diagnosis) explainSafeEnvironment(ctx context.Context, start time.Duration) {
 	if r := d.requestWithEnv(ctx, d.spec.Env, d.firstAnswerWait()); r.outcome != outcomeAnswered {
 		return // it cannot be started again at all, so that the variables need not be the cause

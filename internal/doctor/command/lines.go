@@ -39,7 +39,7 @@ const (
 type stdoutParser struct {
 	maxLineBytes int                     // how long a line may be, in bytes; 0 means no limit
 	onMessage    func(m jsonrpc.Message) // is called with each message
-	onTooLong    func(id jsonrpc.ID)     // is called with the id of each response whose line was too long
+	onTooLong    func(id jsonrpc.ID)     // is called with the id of each response whose line was too long, once its line feed has come
 
 	currentLine []byte            // what has come of the line that has no end yet; of one that is too long, only the beginning
 	lineBytes   int               // how much has come of the line that has no end yet
@@ -111,7 +111,8 @@ func (o *stdoutParser) acceptUnterminated() (taken bool) {
 	return true
 }
 
-// finish takes the end of stdout: no more bytes come.
+// finish takes the end of stdout: no more bytes come. A last line without a line feed is taken as any other, unless it is too long: then it is
+// left out.
 func (o *stdoutParser) finish() {
 	if len(o.currentLine) > 0 && o.idFinder == nil && !o.acceptUnterminated() {
 		o.finishLine()

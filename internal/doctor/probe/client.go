@@ -42,7 +42,7 @@ type Options struct {
 // may be called concurrently, but for MoveTo and Close. Its fields are not to be changed, but for ReplyTimeout.
 type Client struct {
 	URL    *url.URL       // the URL of the server, without user and password
-	Header http.Header    // the headers of every request to the server, unless it has others: those of the user, Authorization from the URL, User-Agent; without Host
+	Header http.Header    // the headers of each request to the server, unless Request.Header says otherwise: the user's but for Host, Authorization from the URL, User-Agent
 	Host   string         // the Host header that the user has set; "": that of the URL
 	Jar    http.CookieJar // cookies that the server has set
 	TLS    *tls.Config    // Options.TLS; nil: the system's authorities, and no client certificate
