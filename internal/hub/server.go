@@ -45,10 +45,12 @@ type Spec struct {
 	// Name and Fingerprint stay.
 	Fingerprint string
 
-	// Upstream says how the server is reached.
+	// Upstream says how the server is reached. The Hub sets those of its fields that follow from the rest of the Spec and from its Options,
+	// such as Isolation and Observer.
 	Upstream upstream.Spec
 
-	// Pump tunes the conversation of each client with the server, such as how long calls may take.
+	// Pump tunes the conversation of each client with the server, such as how long calls may take. The Hub sets its Budget, its functions, and
+	// what ends calls and counts them.
 	Pump bridge.PumpOptions
 
 	// Clients are the eras that clients may speak. The zero value is both.

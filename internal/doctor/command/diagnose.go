@@ -46,7 +46,7 @@ type Options struct {
 }
 
 const (
-	investigateSilenceAfter   = 3 * time.Second  // without a first answer for so long, or for half of FirstAnswerTimeout, further processes are asked, too
+	investigateSilenceAfter   = 3 * time.Second  // without a first answer for so long, or for half of FirstAnswerTimeout if that is less, further processes are asked, too
 	totalTimeout              = 16 * time.Second // how long all questions may take together without AllowSlow; the end of a process that will not end is not counted
 	defaultFirstAnswerTimeout = 8 * time.Second  // the default of Options.FirstAnswerTimeout
 	slowFirstAnswerTimeout    = time.Minute      // the default of Options.FirstAnswerTimeout with AllowSlow

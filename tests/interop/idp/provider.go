@@ -20,7 +20,7 @@ type Options struct {
 	Life         int            `json:"life,omitempty"`         // how long access tokens are valid, in seconds; 0: 300
 	Scopes       []string       `json:"scopes,omitempty"`       // the scopes of every resource; nil: mcp:read and mcp:write
 	Listed       bool           `json:"listed,omitempty"`       // its metadata lists Scopes, too; else it registers no client that names them
-	Nonces       bool           `json:"nonces,omitempty"`       // DPoP proofs need one
+	Nonces       bool           `json:"nonces,omitempty"`       // DPoP proofs need a nonce of the provider
 	Opaque       bool           `json:"opaque,omitempty"`       // access tokens are not signed: they must be introspected
 	Registration *bool          `json:"registration,omitempty"` // clients may register themselves; nil: yes
 	Device       *bool          `json:"device,omitempty"`       // there are device codes; nil: yes
