@@ -100,7 +100,8 @@ func (c *EndpointCaller) checkDocumentRedirect(req *http.Request, via []*http.Re
 
 // getJSON fetches a JSON document by GET, and does not parse it. doing becomes Operation of an Error; accept
 // are media types besides application/json. NotFound: the status is not 200, or the Content-Type is not JSON,
-// because some servers answer everything with a page. Unavailable: 408, 429, 5xx, or no answer.
+// because some servers answer everything with a page. Unavailable: 408, 429, 5xx, or no answer. Invalid: addr, or an
+// address that it redirects to, is not allowed, or the document is too large.
 func (c *EndpointCaller) getJSON(ctx context.Context, doing, addr string, accept ...string) ([]byte, error) {
 	if err := c.checkURL(addr); err != nil {
 		return nil, &Error{Kind: Invalid, Operation: doing, URL: redactURL(addr), Problem: "the address is not allowed", Err: err}
@@ -212,7 +213,7 @@ type response struct {
 }
 
 // post sends a body by POST, follows no redirect (a 3xx is an Error), and reads the answer, whatever its
-// status is. doing becomes Operation of an Error.
+// status is. doing becomes Operation of an Error. It adds Accept to header.
 func (c *EndpointCaller) post(ctx context.Context, doing, addr string, header http.Header, body string) (response, error) {
 	if err := c.checkURL(addr); err != nil {
 		return response{}, &Error{Kind: Invalid, Operation: doing, URL: redactURL(addr), Problem: "the address is not allowed", Err: err}

@@ -137,7 +137,7 @@ type challengeScanner struct {
 	lineNumber int    // which header line it reads, for errors; the first line is 1
 }
 
-// syntaxError returns an error that says that what is wrong at pos.
+// syntaxError returns the error for a fault at pos; what says in words what is wrong there.
 func (s *challengeScanner) syntaxError(what string) *ChallengeError {
 	return &ChallengeError{LineNumber: s.lineNumber, Offset: s.pos, Problem: what}
 }
@@ -351,8 +351,8 @@ func DemandOf(challenges []Challenge) Demand {
 	return d
 }
 
-// Challenges returns the challenges with which a server asks for d: one for each scheme that it accepts, from
-// which DemandOf reads d again.
+// Challenges returns the challenges with which a server asks for d: one of Bearer, one of DPoP, or both, from which
+// DemandOf reads d again. nil: d accepts neither scheme. DPoPAlgs are sent with DPoP only.
 func (d Demand) Challenges() []Challenge {
 	var params []Param
 	add := func(name, value string) {

@@ -13,9 +13,9 @@ import (
 // Claims is what an access token says (RFC 9068, 2.2; RFC 7662, 2.2).
 type Claims struct {
 	Issuer        string    // "iss"; "": the introspection endpoint does not say
-	Subject       string    // "sub": the user, or the client where no user is involved
-	ClientID      string    // "client_id", or "azp" where that is missing
-	Audience      []string  // "aud": whom the token is for; in the token it may be a string
+	Subject       string    // "sub": the user, or the client where no user is involved; "": it does not say
+	ClientID      string    // "client_id", or "azp" where that is missing; "": it has neither
+	Audience      []string  // "aud": whom the token is for; in the token it may be a string; nil: it does not say
 	Scopes        []string  // the scopes of "scope" and "scp" together, each a string or an array
 	Expires       time.Time // "exp"; zero: it does not say
 	NotBefore     time.Time // "nbf": not valid before; zero: from the beginning
@@ -65,11 +65,11 @@ func readClaims(f strictjson.Fields) (Claims, error) {
 }
 
 // ErrUnsupportedBinding is the error for a token whose "cnf" binds it to something else than a DPoP key or a
-// certificate.
+// certificate, or does not say to what.
 var ErrUnsupportedBinding = errors.New("what the token is bound to is not supported")
 
-// readBinding reads which key or certificate a token is bound to ("cnf"). Any other member of "cnf" is
-// ErrUnsupportedBinding: the bridge could not demand that key, and a stolen token would be accepted.
+// readBinding reads which key or certificate a token is bound to ("cnf") into JKT and X5T. Any other member of "cnf", or
+// none, is ErrUnsupportedBinding: the bridge could not demand that key, and a stolen token would be accepted.
 func (c *Claims) readBinding(cnf json.RawMessage) error {
 	f, err := strictjson.ParseObject(cnf)
 	if err != nil {

@@ -36,12 +36,13 @@ type Client struct {
 	ID         string           // its client_id
 	Secret     string           // the client's secret; "": a public client, or one with a key
 	Key        *AssertionSigner // signs for PrivateKeyJWT; nil: there is no key
-	AuthMethod string           // how it authenticates at the token endpoint: ClientSecretBasic, ClientSecretPost, ClientAuthNone or PrivateKeyJWT; "": chosen by what the server's metadata lists
+	AuthMethod string           // how it authenticates at the token endpoint: ClientSecretBasic, ClientSecretPost, ClientAuthNone or PrivateKeyJWT; "": chosen by what the client has, and the server's metadata lists
 }
 
 // chooseAuthMethod returns the method by which the client authenticates at a server: AuthMethod, or else one
 // that fits what the client has (a key before a secret) and what the server lists. A server that lists
-// nothing takes ClientSecretBasic (RFC 8414, 2). The error says why there is none.
+// nothing takes ClientSecretBasic (RFC 8414, 2), and a key if the client has one. A client with neither gets
+// ClientAuthNone, whatever the server lists. The error says why there is no method.
 func (c Client) chooseAuthMethod(server ServerMetadata) (string, error) {
 	listed := func(m string) bool { return slices.Contains(server.AuthMethods, m) }
 	switch {
@@ -149,8 +150,8 @@ func NewAssertionSigner(key crypto.Signer, alg, kid string) (*AssertionSigner, e
 	return &AssertionSigner{s}, nil
 }
 
-// signatureAlgorithmsFor returns the algorithms of signatures that a public key verifies; none if it is too weak, or
-// too large.
+// signatureAlgorithmsFor returns the algorithms of signatures that a public key verifies, the preferred one first; nil: it
+// is too weak, too large, or of a kind that is not supported.
 func signatureAlgorithmsFor(key crypto.PublicKey) []string {
 	switch k := key.(type) {
 	case *rsa.PublicKey:

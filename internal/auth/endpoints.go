@@ -28,7 +28,8 @@ func (c *EndpointCaller) Revoke(ctx context.Context, server ServerMetadata, clie
 
 // Introspect asks the authorization server what a token is worth (RFC 7662, 2). active is false of a
 // token that is not valid; its Claims are empty then. The caller checks what a token is for: its
-// audience (Claims.IsFor), scopes, binding and end; Claims.Issuer may be "".
+// audience (Claims.IsFor), scopes, binding and end; Claims.Issuer may be "". Unsupported: the server has no
+// such endpoint.
 func (c *EndpointCaller) Introspect(ctx context.Context, server ServerMetadata, client Client, token string) (claims Claims, active bool, err error) {
 	const doing = "introspection"
 	if server.IntrospectionEndpoint == "" {
@@ -61,7 +62,7 @@ type DeviceAuthorization struct {
 	VerificationURI         string        // the page that the person opens
 	VerificationURIComplete string        // the same page with the code in its address; "": none, or not usable
 	Expires                 time.Time     // when DeviceCode ends, by our clock
-	PollInterval            time.Duration // how long to wait between two token requests, at least; at most 5 minutes
+	PollInterval            time.Duration // the shortest wait between two token requests; it is 5 minutes if the server asks for more
 }
 
 // Bounds and defaults of RFC 8628, 3.2 and 3.5.

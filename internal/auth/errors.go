@@ -12,24 +12,24 @@ import (
 // An ErrorKind tells a caller what can be done about an Error.
 type ErrorKind int
 
-// The kinds of an Error. Those with an RFC section are codes of a server; the others are what this
-// package found out itself.
+// The kinds of an Error. Those with an RFC section are each one code of a server; the others are what this
+// package found out itself, or stand for several codes (kindOfCode).
 const (
 	Invalid              ErrorKind = iota // what came breaks a rule: it is not used, and to ask again does not help
 	NotFound                              // there is no metadata document or key set at the addresses
 	Mismatch                              // what came is of another issuer, resource, redirect URI or state than what was asked for
 	UnrelatedResponse                     // an authorization response came that does not answer our request, which stays open
-	Unavailable                           // no answer came, or one that says "not now": the request may be tried again, see Error.RetryAfter
+	Unavailable                           // no answer came, or one that says "not now", or we cannot tell now: the request may be tried again, see Error.RetryAfter
 	Unsupported                           // the server does not offer what is needed, or we do not offer what it needs
 	InvalidToken                          // a token or a proof that was presented to us is not valid
-	Refused                               // the server said no, with a code that no other Kind stands for
+	Refused                               // the server said no, without a code, or with one that no other Kind stands for
 	InvalidGrant                          // RFC 6749 5.2: the code, the refresh token or the assertion is spent or wrong
 	InvalidClient                         // RFC 6749 5.2: the client is not known, or its authentication failed
 	InvalidScope                          // RFC 6749 5.2: a scope is unknown, malformed, or more than may be asked for
 	InvalidTarget                         // RFC 8707 2: the authorization server does not know the resource
 	AccessDenied                          // RFC 6749 4.1.2.1, RFC 8628 3.5: the person said no
 	AuthorizationPending                  // RFC 8628 3.5: the person has not answered yet
-	SlowDown                              // RFC 8628 3.5: ask 5 seconds less often
+	SlowDown                              // RFC 8628 3.5: from now on wait 5 seconds longer between two token requests
 	ExpiredToken                          // RFC 8628 3.5: the device code has expired
 	UseDPoPNonce                          // RFC 9449 8: the proof needs the nonce that came with the answer, see Prover
 )
@@ -62,7 +62,7 @@ const (
 	CauseInactive       = "inactive"            // introspection says that the token is not active, and not why
 	CauseIssuer         = "issuer"              // the token is of another issuer, or names none
 	CauseUnknownKey     = "unknown key"         // the issuer has no key with which the token could be verified
-	CauseMalformed      = "malformed"           // the token cannot be read, or lacks something
+	CauseMalformed      = "malformed"           // the token cannot be read, lacks something, or was sent in a way that is not allowed
 	CauseNotYetValid    = "not valid yet"       // "nbf" is ahead
 	CauseSignature      = "signature"           // the token's signature does not fit the issuer's key
 	CauseNotAccessToken = "not an access token" // it is no access token, but an id token or another JWT
@@ -114,12 +114,12 @@ type Error struct {
 	URL             string        // the address that was asked, without query; "": there is none
 	Problem         string        // what is wrong
 	Advice          string        // what helps, for people; "": this package does not know
-	Status          int           // the HTTP status of the answer; 0: there was no answer
+	Status          int           // the HTTP status of the answer; 0: there was no answer, or one of status 200 in which something is wrong
 	Cause           string        // for the Kind InvalidToken of an access token: CauseAudience or another Cause constant; "" otherwise
 	AnnouncedIssuer string        // for the Kind Mismatch of server metadata: the issuer that the document names, which is foreign text; "" otherwise
 	Code            string        // the OAuth error code in the server's answer; "": it has none
 	Description     string        // the server's own words, which are foreign text; withheld where they repeat a secret
-	RetryAfter      time.Duration // when the server may be asked again; 0: it did not say
+	RetryAfter      time.Duration // how long to wait before the server is asked again; 0: it did not say
 	RequestSent     bool          // a POST was written, so the server may have done what it asks; false of a redirected one
 	Err             error         // the error that led to this one; nil: none
 }

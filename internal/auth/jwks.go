@@ -18,10 +18,10 @@ const (
 	maxKeysPerSet         = 100              // a key set with more keys is an error
 	keysMaxAge            = 15 * time.Minute // how old keys may be until they are fetched again, so that a key that was withdrawn goes
 	keysMaxStaleAge       = 24 * time.Hour   // how old keys may be that are still used while they cannot be fetched again
-	minFetchInterval      = 30 * time.Second // how long after one fetch of a key set the next may begin
-	minFirstFetchInterval = 5 * time.Second  // how long after one fetch of a key set the next may begin as long as there are no keys that can be used
+	minFetchInterval      = 30 * time.Second // how long after the beginning of one fetch of a key set the next may begin
+	minFirstFetchInterval = 5 * time.Second  // the same as long as there are no keys that can be used: how long after the beginning of one fetch the next may begin
 	keysFetchTimeout      = 10 * time.Second // how long one fetch of a key set may take, unless Caller has a Timeout
-	maxKeysTried          = 8                // how many keys a token is tried with that names no key
+	maxKeysTried          = 8                // how many keys a token is tried with: those that fit its "alg" and, if it names one, its key id
 )
 
 // A KeySet has the public keys of a provider (RFC 7517, 5), and fetches them when they are needed:
@@ -71,8 +71,8 @@ func timeSince(now, then time.Time) time.Duration {
 	return keysMaxStaleAge
 }
 
-// Has reports whether a key is still in the set: Claims.KeyThumbprint of a token that was verified before. It
-// fetches the keys again when they are due. Unavailable: there are no keys.
+// Has reports whether a key is still in the set; thumbprint is Claims.KeyThumbprint of a token that was verified before. It
+// fetches the keys again when they are due. Unavailable: there are no keys, or they are older than 24 hours.
 func (s *KeySet) Has(ctx context.Context, thumbprint string) (bool, error) {
 	found, err := s.find(ctx, false, func(k verificationKey) bool { return k.thumbprint == thumbprint })
 	if Is(err, InvalidToken) {
@@ -138,8 +138,8 @@ func (s *KeySet) find(ctx context.Context, mayRefetch bool, matches func(verific
 }
 
 // keysOrError returns found, the keys that match, or if there are none the error that says why. have: there
-// are keys that are not too old. fault is why the last fetch failed. wait is how long it takes until the next
-// fetch may begin.
+// are keys that are not too old. fault is why the last fetch failed; nil: it did not, or that does not matter, so that
+// with have no key matches (InvalidToken). wait is how long it takes until the next fetch may begin.
 func (s *KeySet) keysOrError(found []verificationKey, have bool, fault error, wait time.Duration) ([]verificationKey, error) {
 	const doing = "key set"
 	switch {
@@ -155,8 +155,8 @@ func (s *KeySet) keysOrError(found []verificationKey, have bool, fault error, wa
 	return nil, e
 }
 
-// Prefetch fetches the keys if nobody has asked for them yet; the fetch ends with ctx. Otherwise it returns the
-// error of the last fetch, and does not wait for one that is running.
+// Prefetch fetches the keys if no fetch has begun yet, or the only one was cut short; the fetch ends with ctx. Otherwise
+// it returns the error of the last fetch that has ended (nil also if there is none), and does not wait for one that is running.
 func (s *KeySet) Prefetch(ctx context.Context) error {
 	c := s.callerWithTimeout()
 	s.mu.Lock()

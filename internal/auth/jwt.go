@@ -148,6 +148,7 @@ func ReadJWT(token string) (UnverifiedJWT, error) {
 }
 
 // Issuer returns the issuer that the token claims to be of (RFC 7519, 4.1.1): only to choose the JWTVerifier that is to verify it.
+// InvalidToken: it names none.
 func (t UnverifiedJWT) Issuer() (string, error) {
 	if iss := strictjson.NewReader(t.claims).Text("iss"); iss != "" {
 		return iss, nil

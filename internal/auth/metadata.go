@@ -298,8 +298,8 @@ func (c *EndpointCaller) FetchOriginServerMetadata(ctx context.Context, server s
 
 // parseFirstDocument asks for a document at addrs in turn, and gives the first one that is there to parse. It
 // returns the error of parse, which gets the document's address if it is an Error. If no document is there, it
-// returns the first error of Kind Unavailable, or else one of Kind NotFound. An error of another Kind ends the search.
-// doing is the Operation of the errors.
+// returns the first error of Kind Unavailable, or else one of Kind NotFound. An error of another Kind ends the search, and
+// so does the end of ctx. doing is the Operation of the errors.
 func (c *EndpointCaller) parseFirstDocument(ctx context.Context, doing string, addrs []string, parse func([]byte) error) error {
 	none := &Error{Kind: NotFound, Operation: doing, Problem: "the server has none at " + strings.Join(redactURLs(addrs), ", "), Advice: adviceTellOperator}
 	var unavailable error

@@ -46,8 +46,8 @@ type AuthorizationRequest struct {
 }
 
 // URL returns the address that the browser opens. It keeps the query that the endpoint has (RFC 6749, 3.1).
-// Unsupported: the server does not announce PKCE with S256, and must not be used (OAuth 2.1, 7.5.2; the
-// specification's rule for clients).
+// Unsupported: the server has no authorization endpoint, or does not announce PKCE with S256, and must not be used (OAuth
+// 2.1, 7.5.2; the specification's rule for clients). Invalid: a required field is "", or the address cannot be made.
 func (r AuthorizationRequest) URL() (string, error) {
 	const doing = "authorization request"
 	fail := func(kind ErrorKind, what string, err error) (string, error) {

@@ -24,7 +24,7 @@ const (
 // value works. It may be used concurrently, and must not be copied.
 type ProofVerifier struct {
 	Now                 func() time.Time // the clock; nil: time.Now
-	MaxRememberedProofs int              // how many proofs are taken in a window of 90 seconds; 0: 262,144
+	MaxRememberedProofs int              // how many proofs are taken in a window of 90 seconds; 0 or less: 262,144
 
 	mu             sync.Mutex            // guards the fields below
 	currentWindow  map[[16]byte]struct{} // hashes of the proofs since windowStart
@@ -35,7 +35,7 @@ type ProofVerifier struct {
 // An ExpectedProof is the request that a proof must be for.
 type ExpectedProof struct {
 	Method      string // the HTTP method: what "htm" must be
-	URL         string // the address, as clients know it: what "htu" must be, without regard to its query and fragment
+	URL         string // the address, as clients know it: what "htu" must be; query and fragment of both are not compared
 	AccessToken string // the access token, whose hash "ath" must be; "": the request has none
 	JKT         string // thumbprint of the key that the token is bound to; "": any, for the caller to compare
 }

@@ -37,11 +37,11 @@ type Registration struct {
 	ManagementToken string    // the access token for ManagementURL: a secret
 }
 
-// OperationRegister is the Operation of errors of registering a client.
+// OperationRegister is the Operation of errors of registering a client, and of choosing how it gets its id (ChooseSource).
 const OperationRegister = "client registration"
 
-// Register registers a client (RFC 7591, 3). initialAccessToken may be "". Mismatch:
-// the server did not take a redirect URI, or registered others.
+// Register registers a client (RFC 7591, 3). initialAccessToken authorizes the request; "": none is sent. Mismatch:
+// the server did not take a redirect URI, or registered others. Unsupported: it has no such endpoint.
 func (c *EndpointCaller) Register(ctx context.Context, server ServerMetadata, m ClientMetadata, initialAccessToken string) (Registration, error) {
 	const doing = OperationRegister
 	if server.RegistrationEndpoint == "" {
@@ -131,7 +131,7 @@ func (c *EndpointCaller) parseRegistration(f strictjson.Fields, server ServerMet
 // A ClientIDSource is how a client gets its id from a server.
 type ClientIDSource int
 
-// The ways in their order (revision 2025-11-25 and later).
+// The ways in which a client gets its id, the preferred one first (revision 2025-11-25 and later).
 const (
 	PreRegistered       ClientIDSource = iota // somebody has registered the client by hand, and gave us its id
 	MetadataDocument                          // the client's id is the address of its metadata document

@@ -88,7 +88,7 @@ func TokenExchangeGrant(x TokenExchangeRequest) Grant {
 // A Token is the answer of a token endpoint (RFC 6749, 5.1).
 type Token struct {
 	AccessToken  string        // the token itself: a secret
-	Type         string        // SchemeBearer or SchemeDPoP: the scheme to send it with; "N_A": a token exchange gave something that is no access token
+	Type         string        // SchemeBearer or SchemeDPoP: the scheme to send it with; "N_A": a token exchange gave something that is no access token, whose type is IssuedType
 	RefreshToken string        // the new refresh token; "": none came, so an older one goes on counting
 	IDToken      string        // id token of OpenID Connect, not verified; "": none
 	IssuedType   string        // the type of what a token exchange gave (RFC 8693, 2.2.1); "": it does not say

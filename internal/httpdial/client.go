@@ -28,8 +28,8 @@ type GuardedClientOptions struct {
 	// (reach.Reach.MayLeadTo). Required: http, https, ws or wss.
 	ConfiguredURL string
 
-	// AllowPrivate: ConfiguredURL may also name addresses that are nearer to us, and addresses that are not on the
-	// internet may be named by http://. The metadata services of clouds are refused all the same.
+	// AllowPrivate: the server at ConfiguredURL may also name addresses that are nearer to us than it is, and addresses
+	// that are not on the internet may be named by http://. The metadata services of clouds are refused all the same.
 	AllowPrivate bool
 
 	TLS            *tls.Config   // which servers are trusted, and who we are; nil: the system's authorities, and nobody
@@ -78,7 +78,8 @@ type reachGuard struct {
 	configuredReach atomic.Pointer[hostReach]             // how far configuredURL reaches; nil: that was not found out yet
 }
 
-// A hostReach is how far away a host is: on this machine, in a private network, on the internet.
+// A hostReach is how far away the host of ConfiguredURL is (on this machine, in a private network, on the internet), as
+// far as a reachGuard could find that out.
 type hostReach struct {
 	reach         reach.Reach // how far away the host is
 	unknownReason error       // why reach cannot be known, and counts as Public; nil: it is known
@@ -120,8 +121,8 @@ func (g *reachGuard) RoundTrip(r *http.Request) (*http.Response, error) {
 	return g.proxyTransport.RoundTrip(r)
 }
 
-// checkReach returns nil if the address that to names may be reached, or else to, with the reason filled
-// in. It connects to ConfiguredURL if it has to know how near that is.
+// checkReach returns nil if a request through a proxy may go to the address that to names, or else to, with the reason
+// filled in. It connects to ConfiguredURL if it has to know how near that is.
 func (g *reachGuard) checkReach(ctx context.Context, to *reach.Error) error {
 	base := g.configuredReach.Load()
 	if base == nil && to.Reach != reach.Public && to.Reach != reach.NeverAllowed && !g.allowPrivate {
@@ -173,8 +174,8 @@ func (g *reachGuard) dialChecked(ctx context.Context, network, address string, p
 }
 
 // dialAllowedAddrs connects to an address (host and port) if it may be reached. Of several IP addresses that
-// the host has, those that may not be reached are left out. plain says that it is the address of an http URL;
-// base is how far ConfiguredURL reaches.
+// the host has, those that may not be reached are left out: if there is no connection because of that, the error is a
+// *reach.Error. plain says that it is the address of an http URL; base is how far ConfiguredURL reaches, nil: Public.
 func (g *reachGuard) dialAllowedAddrs(ctx context.Context, network, address string, plain bool, base *hostReach) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

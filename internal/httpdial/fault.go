@@ -11,24 +11,24 @@ import (
 
 // Reasons that error responses of the clients carry in data.reason (C.7).
 const (
-	ReasonUnreachable           = "unreachable"            // no connection: refused, no such host, network down
-	ReasonTLS                   = "tls"                    // no trust in the server's certificate, or TLS at one end only
+	ReasonUnreachable           = "unreachable"            // no connection: refused, no such host, network down, no way through the proxy, no file descriptor left
+	ReasonTLS                   = "tls"                    // no trust in the server's certificate or in ours, or TLS at one end only
 	ReasonTimeout               = "timeout"                // no answer in time
 	ReasonConnectionLost        = "connection_lost"        // the connection ended before the answer
-	ReasonAuthRequired          = "authorization_required" // the server answered 401: somebody has to sign in, or to give other credentials
+	ReasonAuthRequired          = "authorization_required" // somebody has to sign in, or to give other credentials: the server answered 401 or 403, or there is no token to ask it with
 	ReasonAuthFailed            = "authorization_failed"   // no way to sign in that works, until somebody changes something
 	ReasonAuthServerUnavailable = "authorization_server"   // the authorization server gives no usable answer now
 	ReasonForbidden             = "forbidden"              // the server answered 403
 	ReasonRedirect              = "redirect"               // the server answered with a redirect that is not followed
 	ReasonHTTPStatus            = "http_status"            // the server answered with another HTTP status that is no success
-	ReasonNotMCP                = "not_mcp"                // the server's answer is neither JSON nor an event stream, or no HTTP
+	ReasonNotMCP                = "not_mcp"                // the server's answer is neither JSON nor an event stream, or no HTTP; or it does not speak WebSocket at a WebSocket URL
 	ReasonTooLarge              = "too_large"              // a message is larger than one side allows
-	ReasonInvalidMessage        = "invalid_message"        // the server's answer is no JSON-RPC message
+	ReasonInvalidMessage        = "invalid_message"        // the server's answer is no JSON-RPC message, or gives a session id that is not allowed
 	ReasonNoAnswer              = "no_answer"              // the reply was a success, but had no response to the request
 	ReasonResultLost            = "result_lost"            // the request was processed perhaps, but its result cannot be had
-	ReasonSessionLost           = "session_lost"           // the session is gone, and there is no new one
-	ReasonServerDown            = "server_down"            // there is no session yet; the bridge keeps trying in the background
-	ReasonTooManyRequests       = "too_many_requests"      // more requests in progress than may be
+	ReasonSessionLost           = "session_lost"           // the server has forgotten the session, and there is no new one yet
+	ReasonServerDown            = "server_down"            // there is no session now, a first one or one in the place of a lost one; the bridge keeps trying in the background
+	ReasonTooManyRequests       = "too_many_requests"      // the client has more requests in progress than the bridge allows
 	ReasonAlreadyInitialized    = "already_initialized"    // a second initialize in a session
 	ReasonInitializeRefused     = "initialize_refused"     // the server answered the bridge's initialize with an error
 )
@@ -66,8 +66,9 @@ type Fault struct {
 	RetryAfter  time.Duration // how long the server wants its client to wait before the next attempt; 0: it has not said
 }
 
-// FollowUpFault returns the fault of a message that cannot be sent because of why, an earlier fault. It has this reason and text. But
-// if why is that a credential is missing, it has the Reason and DataMembers of why, so that clients are still told where to sign in.
+// FollowUpFault returns the fault of a message that cannot be sent because of why, an earlier fault. It has this reason and text, and the
+// Status of why. But if why is that a credential is missing (IsMissingCredential), its Reason takes the place of reason, and the new
+// fault has its DataMembers, so that clients are still told where to sign in.
 func FollowUpFault(why *Fault, reason, text string) *Fault {
 	f := &Fault{Reason: reason, Status: why.Status, Text: text}
 	if why.IsMissingCredential() {
@@ -76,7 +77,8 @@ func FollowUpFault(why *Fault, reason, text string) *Fault {
 	return f
 }
 
-// IsMissingCredential reports whether a credential is what is missing. ErrorData then has where to sign in, if that is known.
+// IsMissingCredential reports whether the request got no answer for want of a credential: somebody has to sign in, nobody can, or the
+// authorization server gives no answer now. ErrorData then has where to sign in, if that is known.
 func (f *Fault) IsMissingCredential() bool {
 	return f.Reason == ReasonAuthRequired || f.Reason == ReasonAuthFailed || f.Reason == ReasonAuthServerUnavailable
 }

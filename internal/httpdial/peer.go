@@ -26,10 +26,10 @@ import (
 )
 
 const (
-	maxRedirects        = 5               // how many requests Peer.Do makes until there is a reply that is no redirect
+	maxRedirects        = 5               // how many requests Peer.Do makes at most: the first, and one for each redirect that it follows
 	refusalBodyTimeout  = 5 * time.Second // how long it may take to read the body of a reply whose status is no success
 	maxRefusalBodyBytes = 1 << 20         // how many bytes of such a body are read
-	maxLoggedBytes      = 200             // how many bytes of what a server says a log gets
+	maxLoggedBytes      = 200             // how many bytes a log gets of what a server says in a reply with status 401 or 403
 )
 
 // Peer is a server that is talked to over HTTP. Its methods explain what goes
@@ -41,7 +41,7 @@ type Peer struct {
 	configuredSecrets *strings.Replacer // takes out of texts the credentials that all requests have; nil: there are none
 	sentSecrets       *strings.Replacer // takes out of texts the credentials of one request (WithholdingSent); nil: there are none
 	cookies           *cookieStore      // the cookies that the server has set
-	hasAnswered       *atomic.Bool      // the server has answered some request in HTTP
+	hasAnswered       *atomic.Bool      // the server has answered some request in HTTP; shared with the Peers of AtURL
 	serverNamedPath   bool              // the server has said the path of url: texts do not show it, and no user has mistyped it
 }
 
@@ -98,8 +98,8 @@ func (p *Peer) String() string { return p.origin }
 // Do makes the request and follows redirects: only those that keep method and
 // body, and only within the origin, so that no header can leak (LE14). The
 // cookies that the server has set go along (LE17). A request with a body needs
-// GetBody. A response has any status but those of redirects; the caller closes
-// its body.
+// GetBody. A response that it returns may have any status but those of redirects (3xx,
+// 304 excepted); the caller closes its body.
 func (p *Peer) Do(rt http.RoundTripper, req *http.Request) (*http.Response, *Fault) {
 	for range maxRedirects {
 		resp, err := rt.RoundTrip(p.cookies.withCookies(req))
@@ -179,8 +179,8 @@ func DrainShortBody(resp *http.Response) {
 	}
 }
 
-// MediaType returns the media type of a reply, "" if it names none. For a reply that is compressed,
-// although that was not asked for, it returns "encoding" and that of the reply.
+// MediaType returns the media type of a reply, without parameters; "" if it names none, "unknown type" if that cannot be
+// read. For a reply that is compressed, although that was not asked for, it returns "encoding" and the reply's encoding.
 func MediaType(resp *http.Response) string {
 	if e := resp.Header.Get("Content-Encoding"); e != "" && e != "identity" {
 		return "encoding " + e
@@ -197,8 +197,8 @@ func MediaType(resp *http.Response) string {
 	}
 }
 
-// NetFault returns the fault for an error of the network. An error that is a *Fault already, of what
-// adds the credentials, stays as it is.
+// NetFault returns the fault for the error of a request that got no reply. An error that is or wraps a *Fault, of the
+// RoundTripper that adds the credentials (TargetOptions.Authorize), gives that Fault.
 func (p *Peer) NetFault(err error) *Fault {
 	if f, ok := errors.AsType[*Fault](err); ok {
 		return f
@@ -380,8 +380,8 @@ func (p *Peer) TooLargeFault(limit int) *Fault {
 }
 
 // plainTextDetail returns what a server says in plain words about an error: the
-// first line, if it is short. HTML and the like is for other eyes, and a line
-// that repeats the path or the query of the URL as well.
+// first line of body; "" if that is longer than 200 bytes, has control characters, or
+// repeats the path or the query of u, the URL of the server. The caller looks at the media type.
 func plainTextDetail(body []byte, u *url.URL) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(string(body)), "\n")
 	line = strings.TrimSpace(line)

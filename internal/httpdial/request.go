@@ -124,8 +124,8 @@ func NewTransport(o TransportOptions) *http.Transport {
 	}
 }
 
-// newDialer returns a dialer that gives up after timeout; 0: DefaultConnectTimeout. It is noticed after a
-// minute that one of its connections has died without a word.
+// newDialer returns a dialer that gives up after timeout; 0: DefaultConnectTimeout. Its connections are probed while they
+// are silent: one whose other end is gone without a word ends after 75 seconds.
 func newDialer(timeout time.Duration) *net.Dialer {
 	return &net.Dialer{Timeout: cmp.Or(timeout, DefaultConnectTimeout), KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 4,

@@ -10,11 +10,11 @@ import (
 	"sync/atomic"
 )
 
-// maxWrites is how often an HTTP/2 request may be written before it gets no other connection any more. It is two because a
+// maxWrites is how often an HTTP/2 request may be written before no new connection is opened for it any more. It is two because a
 // server that ends a connection in good order (GOAWAY) names requests that it has not looked at, and they are sent again.
 const maxWrites = 2
 
-// errRefusedAgain is the error of a request that gets no other connection any more (maxWrites).
+// errRefusedAgain is the error of a request for which no new connection is opened any more (maxWrites).
 var errRefusedAgain = errors.New("the server has refused the request on one HTTP/2 connection after the other")
 
 // writesKey is the key of a context's *http2Writes.

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	firstBackoff  = 250 * time.Millisecond // the wait before attempt 0, from which Backoff doubles it
+	firstBackoff  = 250 * time.Millisecond // the longest wait that Backoff returns for attempt 0; it doubles with each attempt
 	maxBackoff    = 30 * time.Second       // the longest wait that Backoff returns
 	maxRetryAfter = time.Minute            // the longest wait that a server's Retry-After can ask of BackoffAfter
 )

@@ -22,7 +22,8 @@ const (
 )
 
 // newSecretReplacer returns a Replacer that puts withheldMark in the place of the credentials that a
-// server is given in header and in the query of u; nil: there are none.
+// server is given in header and in the query of u; nil: there are none. Each value that is long enough counts as one, but for
+// those of Host and User-Agent.
 func newSecretReplacer(u *url.URL, header http.Header) *strings.Replacer {
 	var all []string
 	add := func(least int, texts ...string) {
@@ -81,7 +82,8 @@ func isCredentialName(name string) bool {
 	return false
 }
 
-// sentCredential reports whether a request has credentials, in a header or in its query.
+// sentCredential reports whether a request has credentials, as far as the names of its headers and query parameters tell
+// (isCredentialName). r may be nil.
 func sentCredential(r *http.Request) bool {
 	if r == nil {
 		return false
@@ -94,7 +96,8 @@ func sentCredential(r *http.Request) bool {
 	return r.URL != nil && slices.ContainsFunc(slices.Collect(maps.Keys(r.URL.Query())), isCredentialName)
 }
 
-// sentTokenWithoutScheme reports whether a request had a token in Authorization, and no scheme such as Bearer in front of it.
+// sentTokenWithoutScheme reports whether the Authorization of a request was a single word: a token without a scheme such as Bearer in
+// front of it, or a scheme alone, for which sentBearerWithoutToken is asked first.
 func sentTokenWithoutScheme(r *http.Request) bool {
 	return r != nil && r.Header.Get("Authorization") != "" && !strings.Contains(strings.TrimSpace(r.Header.Get("Authorization")), " ")
 }

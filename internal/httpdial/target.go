@@ -37,7 +37,7 @@ type TargetOptions struct {
 	// error of the RoundTripper is a *Fault, the client is told that Fault.
 	Authorize func(base http.RoundTripper) http.RoundTripper
 
-	// Session is told of each exchange while somebody watches messages. nil is fine.
+	// Session is told of each exchange while somebody watches exchanges. nil: nobody is told.
 	Session *observe.Session
 }
 
@@ -48,13 +48,13 @@ type Target struct {
 	Header http.Header // the headers of every request; not to be changed
 	Host   string      // the Host header of every request; "": the URL's host. Not to be changed
 
-	// Transport makes the requests.
+	// Transport makes the requests: it adds credentials (TargetOptions.Authorize), and tells Session of each exchange.
 	Transport http.RoundTripper
 
 	// Session is that of the TargetOptions: what is told of the exchanges.
 	Session *observe.Session
 
-	closeIdle func() // closes idle connections, if the transport is the Target's own
+	closeIdle func() // closes idle connections, if the transport is the Target's own; otherwise it does nothing
 }
 
 // NewTarget checks the address and the headers. It makes no network call. User and

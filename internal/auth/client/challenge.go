@@ -15,7 +15,7 @@ const maxStepUps = 2
 // A challengeResponder answers the 401 and 403 of the server: with another token, or by having somebody sign in. It may be used concurrently.
 type challengeResponder struct {
 	*credentialBase
-	redirect       redirectTarget                              // where browsers come back to
+	redirect       redirectTarget                              // where browsers come back to: what an error says that a client is to be registered with
 	record         *serverRecord                               // stores what challenges ask for
 	registrar      *registrar                                  // gets client ids
 	metadataFinder *metadataFinder                             // finds the authorization server
@@ -147,8 +147,8 @@ func (r *challengeResponder) discoverAfter401(ctx context.Context, d auth.Demand
 	return s, err
 }
 
-// handle403 answers a 403 with insufficient_scope to a request with old: a token is got anew, for all scopes so far and those that the server names in d (the
-// specification's step-up authorization flow). It returns what to try next.
+// handle403 answers a 403 with insufficient_scope to a request with old (nil: without a token): a token is got anew, for all scopes so far and those that the
+// server names in d (the specification's step-up authorization flow). It returns what to try next; if there is nothing, the error says why.
 func (r *challengeResponder) handle403(ctx context.Context, d auth.Demand, old *credentialSnapshot) (*credentialSnapshot, error) {
 	ctx, cancel := r.withSignInTimeout(ctx)
 	defer cancel()
@@ -159,7 +159,8 @@ func (r *challengeResponder) handle403(ctx context.Context, d auth.Demand, old *
 	return next, r.explainSignInTimeout(ctx, err)
 }
 
-// answer403InTurn notes the scopes that a 403 demands, and gets a token with them if that needs no person. nil without an error: a person must sign in.
+// answer403InTurn notes the scopes that a 403 with demand d to a request with old demands, and gets a token with them if that needs no person, or returns
+// another credential that is stored by now. nil without an error: a person must sign in.
 func (r *challengeResponder) answer403InTurn(ctx context.Context, d auth.Demand, old *credentialSnapshot) (*credentialSnapshot, error) {
 	release, err := r.awaitTurn(ctx)
 	if err != nil {
@@ -191,7 +192,7 @@ func (r *challengeResponder) answer403InTurn(ctx context.Context, d auth.Demand,
 }
 
 // signInPerson has a person sign in for the reason, and returns the credential that this has brought, or one that is there already in the place of old. Without
-// Options.SignIn the error is a SignInRequired.
+// Options.SignIn, or if no other credential is stored after it, the error is a SignInRequired; after too many sign-ins (maxRecentSignIns) a PermanentError.
 func (r *challengeResponder) signInPerson(ctx context.Context, reason string, old *credentialSnapshot) (*credentialSnapshot, error) {
 	need := r.signInRequired(reason)
 	now, err := r.tokens.readStore(ctx)

@@ -52,7 +52,7 @@ func (c *credentialBase) resourceParam(s *discovery) string {
 const offlineAccess = "offline_access"
 
 // scopesToRequest returns the scopes to ask for: those that challenges have named (w), or else those that the server lists; if Options.Scopes is set, these
-// with those of challenges. With offline, offline_access is added where the authorization server lists it. nil: none.
+// with those of challenges. With offline, offline_access is added to others where the authorization server lists it. nil: none.
 func (c *credentialBase) scopesToRequest(s *discovery, w serverDemands, offline bool) []string {
 	all := w.Scopes
 	switch {

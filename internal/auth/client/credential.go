@@ -48,7 +48,7 @@ func (c *Credential) Key() tokenstore.Key { return c.key }
 // Server returns the URL of the MCP server.
 func (c *Credential) Server() string { return c.options.Server }
 
-// RedirectURIs returns the redirect URIs that sign-ins of this credential may have, one for each port. No other server's are likely to be the same.
+// RedirectURIs returns the redirect URIs that sign-ins of this credential may have, one for each port. Few others have the same, unless the user chose the port.
 func (c *Credential) RedirectURIs() (all []string) {
 	for _, port := range c.redirect.ports() {
 		all = append(all, c.redirect.uriWithPort(port))
@@ -75,7 +75,7 @@ func (c *Credential) Token(ctx context.Context) (auth.Token, error) {
 }
 
 // FollowStore reads the store again each time another process changes it, until ctx is done: so a sign-in and a sign-out are noticed at once. onChange may be
-// nil; signedIn says whether there is a credential. The goroutine that called FollowStore calls onChange.
+// nil; signedIn says whether there is a credential. The goroutine that called FollowStore calls onChange. The error: the store cannot be watched.
 func (c *Credential) FollowStore(ctx context.Context, onChange func(signedIn bool)) error {
 	return c.tokens.followStore(ctx, onChange)
 }

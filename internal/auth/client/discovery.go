@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
 )
 
-// discoveryCacheTime is how long stored metadata is used without asking again. A refused token makes it ask at once.
+// discoveryCacheTime is how long stored metadata is used without asking again, but for a refused token; and how long a refused registration counts (canSignIn).
 const discoveryCacheTime = time.Hour
 
 // A discovery is the metadata of an MCP server and of its authorization server, as it is stored.
@@ -111,7 +111,7 @@ func (f *metadataFinder) fetchDiscovery(ctx context.Context, announced string, h
 var errNoAuthServer = errors.New("the server tells nothing of an authorization server")
 
 // canSignIn reports whether somebody can sign in at the server of s. It is in doubt only where there is no metadata at all: then it tries to register the
-// client at the default endpoints, unless it has before. A server that only wants a key has none.
+// client at the default endpoints, unless it has within the last hour. A server that only wants a key has none. false also if that cannot be told now.
 func (f *metadataFinder) canSignIn(ctx context.Context, s *discovery) bool {
 	if !s.DefaultEndpoints || f.options.Machine != nil || f.options.ClientID != "" || f.options.ClientMetadataURL != "" || f.options.NoDynamicRegistration {
 		return true

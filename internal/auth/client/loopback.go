@@ -31,7 +31,7 @@ const callbackPath = "/callback"
 // A redirectTarget is where browsers come back to after a sign-in: host and port on this machine. It is copied, and never changed.
 type redirectTarget struct {
 	host               string // the host of the redirect URI: "127.0.0.1", or Options.RedirectHost
-	port               int    // the first port to try: the same at each sign-in, and another one for each credential
+	port               int    // the first port to try, the same at each sign-in: chosen by the user, or computed of the credential's key
 	isPortChosenByUser bool   // port is Options.RedirectPort, and no other is tried
 }
 
@@ -57,7 +57,7 @@ func (d redirectTarget) uriWithPort(port int) string {
 	return "http://" + net.JoinHostPort(d.host, strconv.Itoa(port)) + callbackPath
 }
 
-// listen opens the loopback listeners of the redirect URI, on the first of ports that is free, and returns which one that is.
+// listen opens the listeners of the redirect URI on the first free one of its ports, and returns that port. The error: none is free, or host is not this machine.
 func (d redirectTarget) listen(ctx context.Context) (all []net.Listener, port int, err error) {
 	switch d.host {
 	case "127.0.0.1", "localhost", "::1":

@@ -45,7 +45,7 @@ type Options struct {
 	DPoP          DPoPMode          // whether tokens are bound to a key
 
 	ClientID              string             // a client id that somebody has registered by hand; "": none
-	ClientIssuer          string             // the issuer at which ClientID was registered; "": nobody said
+	ClientIssuer          string             // the issuer at which ClientID was registered, the only one at which it is used; "": nobody said, it is used at any
 	ClientAuth            ClientAuthFunc     // the secret or key of ClientID or ClientMetadataURL, called at each use; nil: there is none
 	ClientMetadataURL     string             // address of the client's metadata document; "": none
 	NoDynamicRegistration bool               // the client may not register itself
@@ -53,7 +53,7 @@ type Options struct {
 	RedirectPort          int                // the port that browsers come back to; 0: one that is computed of the credential's tokenstore.Key, or one of the next if that is taken
 	Machine               MachineTokenSource // signs in without a person; nil: a person does
 	SignIn                SignInFunc         // called when a person must sign in; nil: a SignInRequired error says so
-	SignInWait            time.Duration      // bounds what a request waits until somebody has signed in, metadata and registration included; at least 10 s, 0: nothing does
+	SignInWait            time.Duration      // bounds what a request waits until somebody has signed in, metadata and registration included; less than 10 s counts as 10 s, 0: nothing does
 	OnError               func(error)        // called with errors that no call returns, such as that of storing a renewed token; may be called concurrently; nil: nobody is told
 }
 

@@ -21,8 +21,8 @@ type serverDemands struct {
 	Scopes          []string       `json:"scopes,omitempty"`    // all that its challenges have named, at most maxScopes
 	OnlyAcceptsDPoP bool           `json:"dpop,omitempty"`      // its last challenge took only tokens that are bound to a key
 	IsStepUpDue     bool           `json:"stepUp,omitempty"`    // the last challenge was a 403, so the next sign-in is for more scopes
-	StepUpsByScopes map[string]int `json:"attempts,omitempty"`  // how often somebody signed in after a 403, by the scopes that were asked for (scopeKey of Scopes)
-	SignInTimes     []time.Time    `json:"signed,omitempty"`    // when somebody signed in: the last maxRecentSignIns times
+	StepUpsByScopes map[string]int `json:"attempts,omitempty"`  // how often somebody signed in after a 403, by the scopes that were asked for (scopeKey of Scopes); begun anew by a sign-in for another reason, or after stepUpWindow without one
+	SignInTimes     []time.Time    `json:"signed,omitempty"`    // when a person or Options.Machine signed in: the last maxRecentSignIns times
 	IsTokenAccepted bool           `json:"proven,omitempty"`    // the server has accepted the token of the last sign-in, for something
 }
 
@@ -42,7 +42,7 @@ const (
 	demandsDocumentName   = "wants" // the name of the stored document with the serverDemands
 )
 
-// storedDiscovery returns the discovery as it is stored, however old; nil: there is none.
+// storedDiscovery returns the discovery as it is stored, however old; nil: there is none that can be read.
 func (r *serverRecord) storedDiscovery(ctx context.Context) (*discovery, error) {
 	m, err := r.options.Store.Metadata(ctx, r.key)
 	if err != nil {
@@ -108,7 +108,7 @@ func updateDocument[T any](ctx context.Context, r *serverRecord, name string, ch
 	})
 }
 
-// storedDemands returns what challenges have asked for; zero: nothing yet.
+// storedDemands returns what challenges have asked for; zero: nothing yet, or what is stored cannot be read.
 func (r *serverRecord) storedDemands(ctx context.Context) (serverDemands, error) {
 	m, err := r.options.Store.Metadata(ctx, r.key)
 	return parseDocument[serverDemands](m, demandsDocumentName), err
@@ -183,7 +183,7 @@ func (r *serverRecord) noteSignInEnd(err error) {
 	}))
 }
 
-// lastFailedSignIn returns how the last sign-in of any process failed; zero: it did not.
+// lastFailedSignIn returns how the last sign-in of any process failed; zero: it did not, or nobody has signed in, or the store cannot be read.
 func (r *serverRecord) lastFailedSignIn(ctx context.Context) FailedSignIn {
 	m, err := r.options.Store.Metadata(ctx, r.key)
 	if err != nil {

@@ -22,7 +22,7 @@ func (g *registrar) chooseIDSource(s *discovery, redirect string) (auth.ClientID
 }
 
 // clientForSignIn returns the client for a sign-in with this redirect URI. It registers one if no usable one is stored (isUsable), or with anew in any case: an
-// authorization server that has forgotten a client tells only the person.
+// authorization server that has forgotten a client tells only the person. scopes are those that a client which it registers asks for.
 func (g *registrar) clientForSignIn(ctx context.Context, s *discovery, redirect string, scopes []string, anew bool) (auth.Client, error) {
 	way, err := g.chooseIDSource(s, redirect)
 	switch {
@@ -58,7 +58,7 @@ func (g *registrar) clientForSignIn(ctx context.Context, s *discovery, redirect 
 	return found, err
 }
 
-// register registers a client; without scopes if the authorization server does not take those of m, as some take only their own (RFC 7591, 2).
+// register registers a client as m says; once more without scopes if the authorization server refuses m with scopes, as some take only their own (RFC 7591, 2).
 func (g *registrar) register(ctx context.Context, s *discovery, m auth.ClientMetadata) (auth.Registration, error) {
 	reg, err := g.caller.Register(ctx, s.AuthServer, m, "")
 	if e, ok := errors.AsType[*auth.Error](err); ok && e.Code == "invalid_client_metadata" && m.Scope != "" {

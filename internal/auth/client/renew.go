@@ -13,10 +13,10 @@ import (
 
 // Waits and bounds.
 const (
-	lockTimeout    = 30 * time.Second // how long one wait for the lock of the credential may take
+	lockTimeout    = 30 * time.Second // how long one wait for the lock of the credential may take, and what is stored after a sign-in
 	requestTimeout = 30 * time.Second // how long one request to an authorization server may take
-	minRenewPause  = time.Second      // the pause after the first renewal that failed; it doubles with each further one
-	maxRenewPause  = 5 * time.Minute  // the longest pause after a renewal that failed, also where trying again does not help
+	minRenewPause  = time.Second      // the longest pause after the first renewal that failed (up to half is left out at random); it doubles with each further one
+	maxRenewPause  = 5 * time.Minute  // the longest pause after a renewal that failed, unless Retry-After asks for more; the pause where trying again does not help
 	maxRetryAfter  = 15 * time.Minute // the longest Retry-After that is respected; for a longer one, this long
 )
 
@@ -33,7 +33,7 @@ type renewer struct {
 	cancelRequests context.CancelFunc // ends requestCtx
 	lockWaitCtx    context.Context    // the ctx of waits for the lock: done when close begins
 	cancelLockWait context.CancelFunc // ends lockWaitCtx
-	runningWork    sync.WaitGroup     // renewals and sign-ins under way, for which close waits
+	runningWork    sync.WaitGroup     // renewals, and sign-ins without a person, under way: close waits for them
 
 	mu                    sync.Mutex            // guards the fields below
 	closed                bool                  // close was called: no renewal begins any more

@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
-// SignInRequired is the error of a request that needs a person to sign in.
+// SignInRequired is the error of a request that needs a person to sign in, and what SignInFlow.Instructions returns.
 type SignInRequired struct {
 	URL      string    // where the person signs in; "": nobody has begun the sign-in
 	UserCode string    // what the person types at URL; "": nothing
@@ -36,7 +36,7 @@ func (r *SignInRequired) Error() string {
 // A PermanentError says that a token cannot be had until somebody changes something: a setting, the server, or by signing in.
 type PermanentError struct {
 	Problem string // what is wrong, and what helps
-	Err     error  // the error that led to this one
+	Err     error  // the error that led to this one; required
 }
 
 // Error returns the problem and the error below.
@@ -45,8 +45,8 @@ func (p *PermanentError) Error() string { return p.Problem + ": " + p.Err.Error(
 // Unwrap returns the error below.
 func (p *PermanentError) Unwrap() error { return p.Err }
 
-// isTransient reports whether a failed renewal may succeed later: no answer came, it was not one of an authorization server at all, or the store failed.
-// Nothing that is stored is deleted then.
+// isTransient reports whether a renewal that failed with err may succeed later: no answer came, it was not one of an authorization server at all, the store
+// failed, or the Credential was closed. Nothing that is stored is deleted then.
 func isTransient(err error) bool {
 	var required *SignInRequired
 	var permanent *PermanentError

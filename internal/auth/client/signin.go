@@ -27,7 +27,7 @@ type SignInOptions struct {
 	Browser         Browser                // opens the page; nil: there is none, and a device code is asked for where the server has them
 	UseDeviceCode   bool                   // the person signs in with a device code even if there is a Browser
 	RegisterAnew    bool                   // the client is registered again even if a registration is stored
-	TriedGeneration *tokenstore.Generation // the generation of the stored credential that is not enough: BeginSignIn returns ErrAlreadySignedIn if another one is stored; nil: that is not checked
+	TriedGeneration *tokenstore.Generation // the generation of the stored credential that is not enough: BeginSignIn returns ErrAlreadySignedIn if another one with an access token is stored; nil: that is not checked
 	Timeout         time.Duration          // how long the person has, at most: a device code may end sooner; 0: 10 minutes
 	OnProgress      func(what string)      // told what BeginSignIn waits for next, in a few words; nil: nobody is told
 }
@@ -313,7 +313,7 @@ var errNobodyAnswered = fmt.Errorf("nobody has answered in time; sign in again: 
 // Waits between token requests for a device code (RFC 8628, 3.5).
 const (
 	slowDownStep              = 5 * time.Second // by how much each SlowDown lengthens the wait between token requests for a device code
-	maxDeviceCodePollInterval = time.Minute     // a token request for a device code that is not answered doubles the wait for the next, up to this
+	maxDeviceCodePollInterval = time.Minute     // a token request for a device code that gets no usable answer doubles the wait for the next, up to this, or up to the server's own interval if that is longer
 )
 
 // pollDeviceCode asks for the token of the device code again and again until the person has agreed or refused, or ctx is done.

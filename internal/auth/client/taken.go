@@ -24,8 +24,7 @@ func (r TokenRefusal) concernsTokenIssuedAt(issued time.Time) bool {
 	return !r.RefusedAt.IsZero() && r.TokenIssuedAt.Equal(issued)
 }
 
-// LastTokenRefusal returns how the server has refused the token in e. false: it has not, it has accepted it since, or that cannot be read. It reads the store
-// only.
+// LastTokenRefusal reads from the store how the server has refused the token in e. false: it has not, it has accepted it since, or that cannot be read.
 func LastTokenRefusal(ctx context.Context, store *tokenstore.Store, e tokenstore.Entry) (TokenRefusal, bool) {
 	m, err := store.Metadata(ctx, e.Key)
 	if err != nil {

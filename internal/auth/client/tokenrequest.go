@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
 )
 
-// requestToken asks for a new token for the credential e, and once more if the answer was lost. Each request counts for the rate limit of l.
+// requestToken asks for a new token for the credential e; with a refresh token once more if the answer was lost. l counts the requests, and limits their rate.
 func (r *renewer) requestToken(l *tokenstore.LockedCredential, e tokenstore.Entry) (token auth.Token, err error) {
 	for try := 1; ; try++ {
 		if err := l.CountTokenRequest(maxTokenRequestsPerMinute(e.Credential)); err != nil {

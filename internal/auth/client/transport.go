@@ -29,7 +29,7 @@ const drainTimeout = time.Second
 
 // RoundTrip implements http.RoundTripper: it sends a request to the credential's server with the token, and after a 401 or 403 again with what a renewal or a
 // sign-in brings. Other requests, and those with an Authorization of their own, go as they are. Errors that a person can do something about are *SignInRequired
-// and *PermanentError; those of the authorization server *auth.Error.
+// and *PermanentError; those of the authorization server *auth.Error; those of the store *tokenstore.Error.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	base := t.Base
 	if base == nil {
