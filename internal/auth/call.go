@@ -209,7 +209,7 @@ func (c *EndpointCaller) retryAfter(h http.Header) time.Duration {
 type response struct {
 	status int         // the HTTP status
 	header http.Header // the header fields of the answer
-	body   []byte      // what was sent, at most maxDocumentBytes
+	body   []byte      // what the server has sent, at most maxDocumentBytes; nil with an error
 }
 
 // post sends a body by POST, follows no redirect (a 3xx is an Error), and reads the answer, whatever its

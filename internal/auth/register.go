@@ -29,7 +29,7 @@ type ClientMetadata struct {
 // the redirect URIs it was made with.
 type Registration struct {
 	Issuer          string    // the issuer that has registered the client
-	Client          Client    // the client; its AuthMethod is the one that the server has assigned, or else the one asked for; "": the server's metadata decides
+	Client          Client    // the client; its AuthMethod is the one that the server has assigned, or else the one asked for, unless that is ClientAuthNone and a secret came; "": the server's metadata decides
 	RedirectURIs    []string  // the redirect URIs that the server has registered
 	IssuedAt        time.Time // when the client was registered, as the server says, or else by our clock
 	SecretExpiresAt time.Time // when Client.Secret ends; zero: never, or there is no secret

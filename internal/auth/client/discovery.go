@@ -26,7 +26,7 @@ type discovery struct {
 const (
 	maxRecentSignIns = 5                // with so many sign-ins within signInWindow, nobody is asked to sign in again
 	signInWindow     = 10 * time.Minute // how long a sign-in counts as recent (maxRecentSignIns)
-	stepUpWindow     = time.Hour        // how long after a sign-in maxStepUps applies, and step-ups are counted
+	stepUpWindow     = time.Hour        // how long after a sign-in maxStepUps applies, step-ups are counted, and another one may count as useless (wouldSignInBeUseless)
 	maxScopes        = 100              // how many scopes the challenges of a server may name, together; with more, its requests fail
 	discoveryTimeout = time.Minute      // how long it may take to fetch all metadata: that of the server and of its authorization server, together
 )

@@ -29,7 +29,7 @@ type clientPrompt struct {
 	shownURL            string     // the address that the legacy client was asked to show, until that is settled; "": none
 	hasAccepted         bool       // the person has agreed to open shownURL
 
-	calls               map[jsonrpc.ID]*modernCall // calls in progress of modern clients that can show addresses, by their id
+	calls               map[jsonrpc.ID]*modernCall // calls of modern clients that can show addresses, by their id: those in progress, and those that are over and kept for a retry
 	callsByRequestState map[string]*modernCall     // the calls that were answered with input_required, by the requestState in that
 	callsByRetryID      map[jsonrpc.ID]*modernCall // the calls whose retry is in progress, by the id of the retry
 	lastSequence        int                        // the sequence of the call that came last
@@ -52,7 +52,7 @@ type modernCall struct {
 	isAbandoned        bool            // the client has given it up, and the server was told: an answer that comes later is dropped
 }
 
-// isOver reports whether the server has answered the call, or need not any more.
+// isOver reports whether the server's answer to the call is kept for the retry (outcome), or the client has given the call up.
 func (c *modernCall) isOver() bool { return c.isAbandoned || c.outcome.Kind() != jsonrpc.Invalid }
 
 // Names in messages.

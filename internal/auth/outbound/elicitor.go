@@ -20,8 +20,8 @@ type SignInElicitor struct {
 
 	mu              sync.Mutex                       // guards the fields below, and those of clientPrompt
 	currentPrompt   *clientPrompt                    // the conversation with the client; nil: there is no client
-	awaitedURL      string                           // the address of the sign-in that requests wait for
-	lastShownURL    string                           // the address that a client was last asked to show
+	awaitedURL      string                           // the address of the sign-in that requests wait for, as AskClient got it last; "": it never did
+	lastShownURL    string                           // the address that a client was last asked to show; "": none was
 	declinedURL     string                           // the address that the person has declined to open; "": none
 	waitingRequests map[*context.CancelCauseFunc]int // one for each request that waits for a sign-in, which ends the wait; with the HTTP status of the server's answer, or 401 if it was not asked
 }

@@ -20,7 +20,7 @@ import (
 // Options say what an Authorizer works with.
 type Options struct {
 	Credential *client.Credential // the credential that requests are sent with; required; Close closes it
-	Logger     hclog.Logger       // is told why there is no credential, and not twice in a row the same; nil: nobody is
+	Logger     hclog.Logger       // is told why there is no credential, not twice in a row the same, and that another process has changed the credential; nil: nobody is
 	OnClosed   func()             // called once the credential is closed; nil: nothing is
 }
 
@@ -46,9 +46,9 @@ type Authorizer struct {
 // closeTimeout is how long Close waits for a token request that is under way.
 const closeTimeout = 10 * time.Second
 
-// New returns the Authorizer of a credential. It makes no request, and starts nothing before the server is found to want a
-// credential. From then on a goroutine follows the store, so that a sign-in or a sign-out in another process is
-// noticed at once; Close ends it.
+// New returns the Authorizer of a credential. It makes no request, and starts nothing before the first request that was sent with a
+// credential, or has failed. From then on a goroutine follows the store, so that a sign-in or a sign-out in another process
+// is noticed at once; Close ends it.
 func New(o Options) *Authorizer {
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()

@@ -29,7 +29,7 @@ type denial struct {
 	reason      denialReason // why the request is denied, which decides the reply
 	asksForDPoP bool         // the challenge in the reply is to be of the scheme DPoP, where that is allowed
 	scopes      []string     // what insufficientScope demands
-	err         error        // the reason in more words, for Options.OnDenied
+	err         error        // the reason in more words, for Options.OnDenied; nil: that is not called
 }
 
 // What clients are told: fixed texts, so that a reply says nothing of the token.
@@ -52,7 +52,8 @@ var (
 	denialCauses = [reasonCount]string{"no credential", "not valid", auth.CauseBinding, "DPoP proof", "DPoP nonce", "several credentials", "scope", "provider"} // what Options.OnDenied is told as cause, by reason, where the error has none of its own
 )
 
-// cause returns the cause for Options.OnDenied: that of the error, or else the one in denialCauses.
+// cause returns the cause for Options.OnDenied and for the Refusal: that of the error, if the reason is invalidToken and the error has
+// one, or else the one in denialCauses.
 func (why *denial) cause() string {
 	if e, ok := errors.AsType[*auth.Error](why.err); ok && why.reason == invalidToken && e.Cause != "" {
 		return e.Cause

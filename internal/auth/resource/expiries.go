@@ -38,7 +38,8 @@ type expiry struct {
 }
 
 // contextUntil returns a context that is done 30 to 45 seconds after expires, up to 30 seconds later if the machine sleeps then. expires
-// counts as assumedLifetime from now if it is zero, and as maxStreamLifetime from now if it is later than that.
+// counts as assumedLifetime from now if it is zero, and as maxStreamLifetime from now if it is later than that. After close it ends no
+// context any more.
 func (e *tokenExpiries) contextUntil(expires time.Time) context.Context {
 	now := e.now()
 	if expires.IsZero() {

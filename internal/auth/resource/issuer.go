@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth"
 )
 
-// discoverRetryDelay is how long after a failed attempt to find the keys of an issuer there is no other one.
+// discoverRetryDelay is how long after the beginning of an attempt to find the keys of an issuer, which failed, there is no other one.
 const discoverRetryDelay = 5 * time.Second
 
 // An issuer is an Issuer with its keys, as far as they were fetched.
@@ -21,7 +21,7 @@ type issuer struct {
 	keys          *auth.KeySet  // the keys of the issuer; nil: their address is not known yet
 	discoveryDone chan struct{} // closed when the attempt in progress ends; nil: there is none
 	lastDiscovery time.Time     // when the last attempt to find the address of the keys began
-	discoveryErr  error         // why the last attempt to find the address of the keys failed; nil: it did not
+	discoveryErr  error         // why the last attempt to find the address of the keys failed; nil: it did not, or there was none
 }
 
 // newIssuer returns the issuer for i, whose requests caller sends.

@@ -74,12 +74,12 @@ type Options struct {
 	// need one that may have been made before New was called: another process may have taken them.
 	RequiresNonces bool
 
-	Caller *auth.EndpointCaller // makes the requests to issuers and to the introspection endpoint; nil: the zero value
+	Caller *auth.EndpointCaller // makes the requests to issuers and to the introspection endpoint, with Now as its clock; nil: the zero value
 	// HTTPClientFor returns the HTTP client for requests to named, an address in these Options, and to what its metadata
 	// names: so each has its own rule for addresses. New calls it. nil: that of Caller is for all.
 	HTTPClientFor       func(named string) (*http.Client, error)
 	Now                 func() time.Time // the wall clock, which counts the time that the machine sleeps; nil: the system's
-	MaxRememberedTokens int              // how many valid tokens are remembered; 0: 10,000
+	MaxRememberedTokens int              // how many valid tokens are remembered, and as many that introspection calls not valid; 0 or less: 10,000
 
 	// OnDenied is told why a request is refused, in more words than its client: cause is one of a fixed set of texts, with
 	// no part of a token, and err says more. It may be called concurrently. nil: nobody is told.
@@ -229,7 +229,7 @@ func wallClock() time.Time { return time.Now().Round(0) }
 const maxSecretBytes = 64 << 10
 
 // SecretFromFile returns a function that reads a secret from a file at each call, without the white space around it. A
-// file that every user of this machine may read is an error.
+// file that is empty, has more than 64 KiB, or (not on Windows) may be read by every user of this machine, is an error.
 func SecretFromFile(file string) func() (string, error) {
 	return func() (string, error) {
 		f, err := os.Open(file)

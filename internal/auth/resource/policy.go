@@ -101,7 +101,8 @@ func (p *Policy) addNeededScopes(have []string, method string, fits func(pattern
 	return have
 }
 
-// ScopesForMessages returns all the scopes that these messages need; nil: none. Responses need none.
+// ScopesForMessages returns all the scopes that these messages need; nil: none. Responses need none. A message in which
+// readers could find different methods or params (isAmbiguous) needs the scopes of all rules.
 func (p *Policy) ScopesForMessages(messages ...jsonrpc.Message) (scopes []string) {
 	if p == nil || len(p.rulesByMethod) == 0 {
 		return nil
@@ -143,7 +144,7 @@ const (
 
 // listenedURIs returns the URIs that the subscriptions/listen m subscribes to
 // (params.notifications.resourceSubscriptions), whichever of several equal keys a server takes. unread: one of them
-// cannot be read, so that every pattern fits.
+// cannot be read, or is longer than maxNameBytes, so that every pattern fits.
 func listenedURIs(m *jsonrpc.Message) (uris []string, unread bool) {
 	for member := range m.ParamsObject().Members() {
 		if !strings.EqualFold(member.Key, "notifications") {
@@ -200,8 +201,8 @@ const maxNameBytes = 16 << 10
 
 // namedTargets returns what a message names: params.name of tools and prompts, params.uri of resources,
 // and params.ref.name or params.ref.uri of what is completed. There may be several: servers disagree
-// about which of several equal keys counts, and some take Name for name. One that is missing is "".
-// unread says that one of them cannot be read: then every pattern fits.
+// about which of several equal keys counts, and some take Name for name. If the message names nothing, names
+// has one element, "". unread says that one of them cannot be read, or is longer than maxNameBytes: then every pattern fits.
 func namedTargets(m *jsonrpc.Message) (names []string, unread bool) {
 	take := func(member jsonrpc.Member) {
 		if !strings.EqualFold(member.Key, "name") && !strings.EqualFold(member.Key, "uri") {

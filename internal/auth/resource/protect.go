@@ -57,8 +57,8 @@ func (c *requestContext) Value(key any) any {
 // grantKey is the key of the Grant in a context.
 type grantKey struct{}
 
-// GrantOf returns the Grant of the request whose context ctx is, nil if there is none. It is shared
-// by requests, and must not be changed.
+// GrantOf returns the Grant of the request whose context ctx is, or made of that; nil: there is none. The Grant is
+// shared by requests, and must not be changed.
 func GrantOf(ctx context.Context) *Grant {
 	g, _ := ctx.Value(grantKey{}).(*Grant)
 	return g
@@ -93,8 +93,9 @@ func (p *Protector) Authorize(h http.Header, r *http.Request, messages ...jsonrp
 	return p.deny(h, r, p.routes.Load().endpointAt(r.URL.Path), why)
 }
 
-// ScopesToDemand returns all the scopes that these messages need, if the Grant in ctx lacks one of them; nil: it lacks
-// none. It is for transports that do not answer each message with an HTTP status of its own (InsufficientScopeReply).
+// ScopesToDemand returns Options.RequiredScopes and all the scopes that these messages need, if the Grant in ctx lacks one that they
+// need, or ctx has no Grant; nil: it lacks none. It is for transports that do not answer each message with an HTTP status of its own
+// (InsufficientScopeReply).
 func (p *Protector) ScopesToDemand(ctx context.Context, messages ...jsonrpc.Message) []string {
 	needed := p.policy.Load().ScopesForMessages(messages...)
 	if len(needed) == 0 {

@@ -26,7 +26,7 @@ type endpoint struct {
 	url              string                   // the address that clients use; "": there is no public URL
 	audiences        []string                 // the addresses of all endpoints of its resource: a token must be for one of them
 	metadataURL      string                   // address of its metadata; "": it has none
-	challengeHeaders [reasonCount][2][]string // values of WWW-Authenticate, by reason and by scheme: 0 Bearer, 1 DPoP
+	challengeHeaders [reasonCount][2][]string // values of WWW-Authenticate, by reason and by scheme: 0 Bearer, 1 DPoP; nil for insufficientScope and unavailable
 }
 
 // challengeHeader returns the value of WWW-Authenticate for a reason, with the scheme DPoP or Bearer. It must not be

@@ -86,8 +86,8 @@ func (o signInOrder) beginSignIn(ctx context.Context, lookup func(string) (strin
 	return f, cleanUp, err
 }
 
-// startDetached starts the process that signs a person in, and gives it the order. From reports its startReports can be
-// read.
+// startDetached starts command, the process that signs a person in, and gives it the order. From reports its
+// startReports can be read; the caller closes it.
 func startDetached(command []string, o signInOrder) (reports *os.File, err error) {
 	text, err := json.Marshal(o)
 	if err != nil {

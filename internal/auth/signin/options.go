@@ -17,9 +17,9 @@ import (
 )
 
 // Options returns the settings as package client takes them, with their Store opened, their files of secrets and keys
-// read (those that are regular files are read again at each use), and an HTTP client of their own, whose
-// CloseIdleConnections is called in the end. SignIn and OnError are left to the caller. ctx bounds a question to the
-// system's keyring. It makes no request.
+// read (those that are regular files are read again at each use, files with an assertion or an id token only then), and an
+// HTTP client of their own, whose CloseIdleConnections is called in the end. SignIn and OnError are left to the caller. ctx
+// bounds a question to the system's keyring. It makes no request.
 func (s Settings) Options(ctx context.Context) (client.Options, error) {
 	if err := s.Check(); err != nil {
 		return client.Options{}, err

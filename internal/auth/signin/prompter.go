@@ -42,7 +42,7 @@ type Prompter struct {
 // A signInStart is a sign-in that is about to begin, for all requests that wait for that.
 type signInStart struct {
 	done     chan struct{} // closed when the sign-in has begun, or could not
-	err      error         // why the sign-in could not begin; nil: it has begun, or another process signs in. To be read once done is closed
+	err      error         // why the sign-in could not begin; nil: it has begun, another process signs in, or somebody has signed in. To be read once done is closed
 	progress string        // what the start of the sign-in waits for, in a few words; "": not known; guarded by Prompter.mu
 }
 
@@ -89,14 +89,16 @@ func (p *Prompter) SignIn(ctx context.Context, c *client.Credential, need client
 	return p.awaitAnswer(ctx, c, need)
 }
 
-// isSignedIn reports whether another credential is stored than need.TriedGeneration, which was not enough.
+// isSignedIn reports whether a credential with an access token is stored whose generation is not need.TriedGeneration, the one that was
+// not enough.
 func (p *Prompter) isSignedIn(ctx context.Context, c *client.Credential, need client.SignInRequired) bool {
 	e, err := p.options.Store.Load(ctx, c.Key())
 	return err == nil && e.Generation != 0 && e.Generation != need.TriedGeneration && !e.Credential.AccessToken.IsZero()
 }
 
-// awaitStart begins a sign-in, unless one is about to begin in this process, and waits until it has begun. need, with
-// what it waits for, is the error if that takes too long.
+// awaitStart begins a sign-in, unless one is about to begin in this process, and waits until it has begun. need is the
+// error if that takes too long (its Reason says what is waited for), or if Close was called. If the sign-in cannot begin, the
+// error is a *client.PermanentError.
 func (p *Prompter) awaitStart(ctx context.Context, c *client.Credential, need client.SignInRequired) error {
 	p.mu.Lock()
 	s := p.currentStart
@@ -158,8 +160,8 @@ func (p *Prompter) runStart(s *signInStart, o signInOrder) {
 	_ = signInPerson(p.ctx, o, p.options.LookupEnv, doing, began) // LastFailedSignIn returns the error
 }
 
-// awaitAnswer waits until the person has signed in. need, with where to sign in, is the error if the sign-in ends
-// without that, or the time to wait is over.
+// awaitAnswer waits until the person has signed in. need is the error if the time to wait is over (then it has where to
+// sign in), or if the sign-in ends without a credential (then it has why).
 func (p *Prompter) awaitAnswer(ctx context.Context, c *client.Credential, need client.SignInRequired) error {
 	late := time.NewTimer(cmp.Or(p.options.Settings.SignInWait, DefaultSignInWait))
 	defer late.Stop()

@@ -27,7 +27,8 @@ const (
 	PromptError   = "error"   // nothing is opened: the request fails, and says where to sign in
 )
 
-// Off is the value of Settings.Resource with which no "resource" parameter is sent, and of Settings.DPoP.
+// Off is the value of Settings.Resource with which no "resource" parameter is sent, and of Settings.DPoP with which tokens are
+// bound to no key.
 const Off = "off"
 
 // DefaultSignInWait is how long a request waits for a person to sign in: less than the 60 seconds after which most
@@ -45,9 +46,9 @@ type Settings struct {
 	Client   Client   `json:"client,omitzero"`   // who we are to the authorization server; zero: the client registers itself
 	Redirect Redirect `json:"redirect,omitzero"` // where the browser comes back to
 	IDP      IDP      `json:"idp,omitzero"`      // the identity provider, for ModeEnterprise
-	TLS      TLS      `json:"tls,omitzero"`      // how to connect to the authorization server
+	TLS      TLS      `json:"tls,omitzero"`      // how to connect for metadata, registration and tokens
 
-	Scopes          []string          `json:"scopes,omitempty"`          // the scopes to ask for instead of those that the server lists; nil: those that it lists
+	Scopes          []string          `json:"scopes,omitempty"`          // the scopes to ask for, with those that the server's challenges name; nil: only the latter, or else those that its metadata lists
 	Resource        string            `json:"resource,omitempty"`        // the "resource" parameter; "": what the server publishes; Off: none is sent
 	AuthorizeParams []Param           `json:"authorizeParams,omitempty"` // parameters added to the authorization request, in order
 	IssuerAliases   map[string]string `json:"issuerAliases,omitempty"`   // by an issuer as it is announced: the issuer that its metadata may name instead
@@ -56,7 +57,7 @@ type Settings struct {
 
 	StoreDir              string `json:"dir,omitempty"`          // the folder of the credentials; "": tokenstore.DefaultDir
 	StoreKind             string `json:"store,omitempty"`        // "" or "file": credentials are not encrypted; "keyring": they are, with a key in the system's keyring
-	AllowPrivateAddresses bool   `json:"allowPrivate,omitempty"` // the authorization servers to which Server leads may be in a private network
+	AllowPrivateAddresses bool   `json:"allowPrivate,omitempty"` // the authorization servers to which Server leads may be in a private network or on this machine, also if Server is not, and may have http:// addresses there
 
 	NoBrowser  bool          `json:"noBrowser,omitempty"` // no browser is opened
 	SignInWait time.Duration `json:"wait,omitempty"`      // how long a request waits for a person to sign in, in nanoseconds as JSON; 0: DefaultSignInWait
@@ -78,7 +79,7 @@ type Client struct {
 // A Redirect is where the browser comes back to.
 type Redirect struct {
 	Host string `json:"host,omitempty"` // the host that browsers come back to: "127.0.0.1" (also ""), or "localhost"
-	Port int    `json:"port,omitempty"` // the port that browsers come back to; 0: made of the key of the credential
+	Port int    `json:"port,omitempty"` // the port that browsers come back to; 0: made of the key of the credential, or one of the next if that is taken
 }
 
 // An IDP is the company's identity provider, for ModeEnterprise.

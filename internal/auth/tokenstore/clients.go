@@ -12,14 +12,14 @@ import (
 type Registration struct {
 	ClientID        string    `json:"clientID"`                // the id that the issuer has given
 	RedirectURIs    []string  `json:"redirectURIs,omitempty"`  // the redirect URIs that the client was registered with
-	AuthMethod      string    `json:"authMethod,omitempty"`    // how the client authenticates at the token endpoint
+	AuthMethod      string    `json:"authMethod,omitempty"`    // how the client authenticates at the token endpoint; "": as the server's metadata says
 	RegisteredAt    time.Time `json:"registered,omitzero"`     // when the client was registered; zero: a sign-in with it has failed since
 	SecretExpiresAt time.Time `json:"expires,omitzero"`        // when ClientSecret ends; zero: never
 	LastUsed        time.Time `json:"proven,omitzero"`         // when a sign-in with it last succeeded; zero: never, or the last one failed
 	ManagementURL   string    `json:"managementURL,omitempty"` // where the registration can be changed and deleted; "": nowhere
 
 	ClientSecret    Secret `json:"-"` // the client's secret; zero: a public client
-	ManagementToken Secret `json:"-"` // the access token for ManagementURL
+	ManagementToken Secret `json:"-"` // the access token for ManagementURL; zero: there is none
 }
 
 // secretsByName returns the fields of type Secret, for pack and unpack, by the names that they have in the file.
@@ -66,7 +66,8 @@ func (s *Store) Registrations(ctx context.Context, issuer string) ([]Registratio
 // work, stores what work returns in their place, and releases the lock. It waits for the
 // lock as long as ctx. work may register a client over the network. If work
 // returns an error, that is returned and nothing is stored; if it returns no
-// registration, the file is deleted.
+// registration, the file is deleted. [ErrBroken]: the file cannot be understood, and
+// work was not called.
 func (s *Store) UpdateRegistrations(ctx context.Context, issuer string, work func([]Registration) ([]Registration, error)) error {
 	f := storeFile{clientFolder, issuerFileName(issuer)}
 	unlock, err := s.lock(ctx, f.folder, f.stem+lockSuffix)
@@ -119,7 +120,8 @@ func (s *Store) Metadata(ctx context.Context, key Key) (Metadata, error) {
 
 // UpdateMetadata takes the lock of the documents stored under key (not that of the credential), reads them,
 // calls change, stores what change has made of them, and releases the lock. It waits for the lock as long as
-// ctx. If change reports that it has changed nothing, or returns an error, nothing is stored.
+// ctx. If change reports that it has changed nothing, or returns an error, nothing is stored. A broken file is set
+// aside, and change gets no documents.
 func (s *Store) UpdateMetadata(ctx context.Context, key Key, change func(*Metadata) (changed bool, err error)) error {
 	if _, err := ParseKey(string(key)); err != nil {
 		return err

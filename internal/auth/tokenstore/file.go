@@ -141,7 +141,8 @@ func (s *Store) decodeFile(f storeFile, data []byte, payload any) (Generation, e
 // A generationChecker is a content that must be checked after it was decoded, against its generation.
 type generationChecker interface{ checkContent(Generation) error }
 
-// readFileBytes returns the bytes of file f; nil without an error: there is no such file.
+// readFileBytes returns the bytes of file f; nil without an error: there is no such file. The errors are those of
+// checkFolders and of readPrivateFile.
 func (s *Store) readFileBytes(f storeFile) ([]byte, error) {
 	if ok, err := s.checkFolders(f.folder); !ok {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 )
 
 // getSystemSecret returns the secret of a user of a service in the system's keyring. found is false if there
-// is none.
+// is none. No ctx can end it, on these systems.
 func getSystemSecret(_ context.Context, service, user string) (secret string, found bool, err error) {
 	secret, err = keyring.Get(service, user)
 	if errors.Is(err, keyring.ErrNotFound) {
@@ -20,7 +20,7 @@ func getSystemSecret(_ context.Context, service, user string) (secret string, fo
 }
 
 // setSystemSecret stores the secret of a user of a service in the system's keyring, in the place of an older
-// one.
+// one. No ctx can end it, on these systems.
 func setSystemSecret(_ context.Context, service, user, secret string) error {
 	return keyring.Set(service, user, secret)
 }

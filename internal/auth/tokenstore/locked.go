@@ -31,7 +31,8 @@ func (s *Store) Save(ctx context.Context, key Key, c Credential, read Generation
 // WithLock takes the lock of key, reads what is stored, calls work, and
 // releases the lock. All processes exclude each other so. It waits for the lock as
 // long as ctx, also when the holder is stopped; it returns [ErrBusy] then.
-// What work returns, WithLock returns.
+// What work returns, WithLock returns. [ErrBroken]: what is stored cannot be
+// understood; it was set aside (Error.MovedTo), and work was not called.
 //
 // work may take its time, and may call the network; but it must end, since
 // others wait. It must not take the lock of the same key.

@@ -31,8 +31,8 @@ func loginFile(key Key) (storeFile, error) {
 	return storeFile{credentialFolder, string(key) + loginSuffix}, err
 }
 
-// A LoginLock is the right to sign in under a key, which one process has at a
-// time. One goroutine at a time may use it. The kernel releases it when the process dies.
+// A LoginLock is the right to sign in under a key, which one caller has at a time, in all
+// processes. One goroutine at a time may use it. The kernel releases it when the process dies.
 type LoginLock struct {
 	store  *Store    // the Store that it is in
 	file   storeFile // the file of the announcement; the lock file has its stem as name

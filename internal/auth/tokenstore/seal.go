@@ -118,8 +118,8 @@ func (k *sealer) unseal(f storeFile, g Generation, c *sealedContent) ([]byte, er
 // ErrNoKeyring: the keyring failed, or did not answer within keyringTimeout.
 func (s *Store) newKeyringSealer(ctx context.Context, ring Keyring) (*sealer, error) {
 	type answer struct {
-		seal *sealer
-		err  error
+		seal *sealer // the sealer; nil: err says why there is none
+		err  error   // why there is no sealer; nil: there is one
 	}
 	ctx, cancel := context.WithTimeout(ctx, keyringTimeout)
 	defer cancel()

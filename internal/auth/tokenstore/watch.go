@@ -8,7 +8,7 @@ import (
 )
 
 // WatchGeneration calls onChange when the generation stored under key is another one than known, and then
-// each time it changes again; 0: the credential was deleted. err says that the file cannot be understood now.
+// each time it changes again; 0: the credential was deleted. err says that the file cannot be read or understood now.
 // It looks at the generation only: to get the credential, or to have a broken file set aside, call
 // [Store.Load]. A change is told within a quarter of a second, or within ten seconds where the file system
 // reports none; of changes that follow each other faster, the last one.

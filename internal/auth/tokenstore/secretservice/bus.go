@@ -26,7 +26,7 @@ type busConn struct {
 	stopClosing  func() bool     // keeps ctx from closing conn any more
 	reader       *bufio.Reader   // reads from conn
 	lastSerial   uint32          // the serial number of the last call
-	earlySignals []*message      // signals that came before somebody waited for them; at most maxEarlySignals
+	earlySignals []*message      // signals of prompts that came before awaitSignal looked for them; at most maxEarlySignals
 }
 
 // maxEarlySignals is how many signals are kept that come while a reply is awaited: more than one would be
