@@ -39,8 +39,8 @@ type EndpointCaller struct {
 	// Now is the clock. nil: time.Now.
 	Now func() time.Time
 
-	// ProtocolVersion is sent as MCP-Protocol-Version with requests for metadata, as revision 2025-03-26
-	// asks. "": no such header.
+	// ProtocolVersion is sent as MCP-Protocol-Version with requests for documents (metadata, keys), as revision
+	// 2025-03-26 asks. "": no such header.
 	ProtocolVersion string
 
 	// IssuerAliases pins, by an issuer as it is announced, the issuer that its metadata may name

@@ -66,9 +66,9 @@ type Fault struct {
 	RetryAfter  time.Duration // how long the server wants its client to wait before the next attempt; 0: it has not said
 }
 
-// FollowUpFault returns the fault of a message that cannot be sent because of why, an earlier fault. It has this reason and text, and the
-// Status of why. But if why is that a credential is missing (IsMissingCredential), its Reason takes the place of reason, and the new
-// fault has its DataMembers, so that clients are still told where to sign in.
+// FollowUpFault returns the fault of a message that cannot be sent because of why, an earlier fault. It has this reason and text,
+// and the Status of why. But if why is that a credential is missing (IsMissingCredential), its Reason takes the place of reason,
+// and the new fault has its DataMembers, so that clients are still told where to sign in.
 func FollowUpFault(why *Fault, reason, text string) *Fault {
 	f := &Fault{Reason: reason, Status: why.Status, Text: text}
 	if why.IsMissingCredential() {
@@ -77,8 +77,8 @@ func FollowUpFault(why *Fault, reason, text string) *Fault {
 	return f
 }
 
-// IsMissingCredential reports whether the request got no answer for want of a credential: somebody has to sign in, nobody can, or the
-// authorization server gives no answer now. ErrorData then has where to sign in, if that is known.
+// IsMissingCredential reports whether the request got no answer for want of a credential: somebody has to sign in, nobody can, or
+// the authorization server gives no answer now. ErrorData then has where to sign in, if that is known.
 func (f *Fault) IsMissingCredential() bool {
 	return f.Reason == ReasonAuthRequired || f.Reason == ReasonAuthFailed || f.Reason == ReasonAuthServerUnavailable
 }

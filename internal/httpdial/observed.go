@@ -19,8 +19,8 @@ func Observed(rt http.RoundTripper, seen *observe.Session) http.RoundTripper {
 	return &observedTransport{rt, seen}
 }
 
-// Authorized returns the RoundTripper that authorize, a TargetOptions.Authorize, makes of rt: it adds credentials. If authorize is nil it
-// is rt itself. NewTarget calls it.
+// Authorized returns the RoundTripper that authorize, a TargetOptions.Authorize, makes of rt: it adds credentials. If authorize
+// is nil it is rt itself. NewTarget calls it.
 func Authorized(rt http.RoundTripper, authorize func(http.RoundTripper) http.RoundTripper) http.RoundTripper {
 	if authorize == nil {
 		return rt

@@ -285,8 +285,8 @@ func publicNetErrText(err error) string {
 	return "its details hold a URL and are not shown"
 }
 
-// StatusFault returns the fault for a reply whose status is no success: what the status means, and what to do about it. It does not
-// read the body (RefusalFault does).
+// StatusFault returns the fault for a reply whose status is no success: what the status means, and what to do about it. It does
+// not read the body (RefusalFault does).
 func (p *Peer) StatusFault(resp *http.Response) *Fault {
 	status := resp.StatusCode
 	f := &Fault{Reason: ReasonHTTPStatus, Status: status}

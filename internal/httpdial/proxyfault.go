@@ -72,8 +72,8 @@ const useHTTPSHint = "it speaks TLS at this port; does the URL begin with https:
 // harmlessSegment is what a segment of a path looks like that is no secret: a word, perhaps with a number at its end.
 var harmlessSegment = lazyregexp.New(`^[A-Za-z@~._-]{0,24}[0-9]{0,4}$`)
 
-// redactedPath returns the path of u for people, with dots in the place of what may be a key, or names one; "/..." if it would have more
-// than 200 bytes.
+// redactedPath returns the path of u for people, with dots in the place of what may be a key, or names one; "/..." if it would
+// have more than 200 bytes.
 func redactedPath(u *url.URL) string {
 	segments := strings.Split(u.EscapedPath(), "/")
 	for i, s := range segments {

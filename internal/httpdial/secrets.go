@@ -96,8 +96,8 @@ func sentCredential(r *http.Request) bool {
 	return r.URL != nil && slices.ContainsFunc(slices.Collect(maps.Keys(r.URL.Query())), isCredentialName)
 }
 
-// sentTokenWithoutScheme reports whether the Authorization of a request was a single word: a token without a scheme such as Bearer in
-// front of it, or a scheme alone, for which sentBearerWithoutToken is asked first.
+// sentTokenWithoutScheme reports whether the Authorization of a request was a single word: a token without a scheme such as
+// Bearer in front of it, or a scheme alone, for which sentBearerWithoutToken is asked first.
 func sentTokenWithoutScheme(r *http.Request) bool {
 	return r != nil && r.Header.Get("Authorization") != "" && !strings.Contains(strings.TrimSpace(r.Header.Get("Authorization")), " ")
 }

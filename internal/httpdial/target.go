@@ -91,8 +91,8 @@ func (t *Target) NewBareRequest(ctx context.Context, method string, header http.
 	return (&http.Request{Method: method, URL: t.URL, Host: t.Host, Header: header}).WithContext(ctx)
 }
 
-// Do makes the request with the Target's Transport, as Peer.Do does: it follows redirects within the origin, and explains errors as a
-// Fault. The caller closes the body of the response.
+// Do makes the request with the Target's Transport, as Peer.Do does: it follows redirects within the origin, and explains errors
+// as a Fault. The caller closes the body of the response.
 func (t *Target) Do(req *http.Request) (*http.Response, *Fault) { return t.Peer.Do(t.Transport, req) }
 
 // TimeoutWithSignIn returns the time-out of a request for which somebody may have to sign in first: limit, or wait and the time to

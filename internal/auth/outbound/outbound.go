@@ -46,9 +46,9 @@ type Authorizer struct {
 // closeTimeout is how long Close waits for a token request that is under way.
 const closeTimeout = 10 * time.Second
 
-// New returns the Authorizer of a credential. It makes no request, and starts nothing before the first request that was sent with a
-// credential, or has failed. From then on a goroutine follows the store, so that a sign-in or a sign-out in another process
-// is noticed at once; Close ends it.
+// New returns the Authorizer of a credential. It makes no request, and starts nothing before the first request that was sent with
+// a credential, or has failed. From then on a goroutine follows the store, so that a sign-in or a sign-out in another process is
+// noticed at once; Close ends it.
 func New(o Options) *Authorizer {
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()

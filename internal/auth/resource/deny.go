@@ -52,8 +52,8 @@ var (
 	denialCauses = [reasonCount]string{"no credential", "not valid", auth.CauseBinding, "DPoP proof", "DPoP nonce", "several credentials", "scope", "provider"} // what Options.OnDenied is told as cause, by reason, where the error has none of its own
 )
 
-// cause returns the cause for Options.OnDenied and for the Refusal: that of the error, if the reason is invalidToken and the error has
-// one, or else the one in denialCauses.
+// cause returns the cause for Options.OnDenied and for the Refusal: that of the error, if the reason is invalidToken and the
+// error has one, or else the one in denialCauses.
 func (why *denial) cause() string {
 	if e, ok := errors.AsType[*auth.Error](why.err); ok && why.reason == invalidToken && e.Cause != "" {
 		return e.Cause

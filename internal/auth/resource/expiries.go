@@ -37,9 +37,9 @@ type expiry struct {
 	cancel context.CancelCauseFunc // ends ctx
 }
 
-// contextUntil returns a context that is done 30 to 45 seconds after expires, up to 30 seconds later if the machine sleeps then. expires
-// counts as assumedLifetime from now if it is zero, and as maxStreamLifetime from now if it is later than that. After close it ends no
-// context any more.
+// contextUntil returns a context that is done 30 to 45 seconds after expires, up to 30 seconds later if the machine sleeps then.
+// expires counts as assumedLifetime from now if it is zero, and as maxStreamLifetime from now if it is later than that. After
+// close it ends no context any more.
 func (e *tokenExpiries) contextUntil(expires time.Time) context.Context {
 	now := e.now()
 	if expires.IsZero() {

@@ -9,7 +9,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth"
 )
 
-// discoverRetryDelay is how long after the beginning of an attempt to find the keys of an issuer, which failed, there is no other one.
+// discoverRetryDelay is how long after the beginning of an attempt to find the keys of an issuer, which failed, there is no other
+// one.
 const discoverRetryDelay = 5 * time.Second
 
 // An issuer is an Issuer with its keys, as far as they were fetched.

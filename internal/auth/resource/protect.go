@@ -93,9 +93,9 @@ func (p *Protector) Authorize(h http.Header, r *http.Request, messages ...jsonrp
 	return p.deny(h, r, p.routes.Load().endpointAt(r.URL.Path), why)
 }
 
-// ScopesToDemand returns Options.RequiredScopes and all the scopes that these messages need, if the Grant in ctx lacks one that they
-// need, or ctx has no Grant; nil: it lacks none. It is for transports that do not answer each message with an HTTP status of its own
-// (InsufficientScopeReply).
+// ScopesToDemand returns Options.RequiredScopes and all the scopes that these messages need, if the Grant in ctx lacks one that
+// they need, or ctx has no Grant; nil: it lacks none. It is for transports that do not answer each message with an HTTP status of
+// its own (InsufficientScopeReply).
 func (p *Protector) ScopesToDemand(ctx context.Context, messages ...jsonrpc.Message) []string {
 	needed := p.policy.Load().ScopesForMessages(messages...)
 	if len(needed) == 0 {

@@ -89,8 +89,8 @@ func (p *Prompter) SignIn(ctx context.Context, c *client.Credential, need client
 	return p.awaitAnswer(ctx, c, need)
 }
 
-// isSignedIn reports whether a credential with an access token is stored whose generation is not need.TriedGeneration, the one that was
-// not enough.
+// isSignedIn reports whether a credential with an access token is stored whose generation is not need.TriedGeneration, the one
+// that was not enough.
 func (p *Prompter) isSignedIn(ctx context.Context, c *client.Credential, need client.SignInRequired) bool {
 	e, err := p.options.Store.Load(ctx, c.Key())
 	return err == nil && e.Generation != 0 && e.Generation != need.TriedGeneration && !e.Credential.AccessToken.IsZero()

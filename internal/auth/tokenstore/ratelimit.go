@@ -19,11 +19,10 @@ const (
 	maxSpentHashes = 64
 )
 
-// CountTokenRequest notes that a token request is about to be sent. [ErrRateLimit]: it must not be sent,
-// because there were limit requests (0 or less: [DefaultRequestsPerMinute]; more than 600 count as 600) within the last
-// minute, of all processes together. From then on every CountTokenRequest fails, until [LockedCredential.ForgetTokenRequests]. If the
-// request cannot be noted, that is an error too: the new token could probably not be stored either, so do not
-// send.
+// CountTokenRequest notes that a token request is about to be sent. [ErrRateLimit]: it must not be sent, because there were limit
+// requests (0 or less: [DefaultRequestsPerMinute]; more than 600 count as 600) within the last minute, of all processes together.
+// From then on every CountTokenRequest fails, until [LockedCredential.ForgetTokenRequests]. If the request cannot be noted, that
+// is an error too: the new token could probably not be stored either, so do not send.
 //
 // A larger limit is for tokens that live for seconds only.
 //
