@@ -11,7 +11,7 @@ import (
 type Credential struct {
 	Server  string `json:"server,omitempty"`  // URL of the MCP server, for people
 	Profile string `json:"profile,omitempty"` // Identity.Profile, for people
-	Account string `json:"account,omitempty"` // who has signed in, for people
+	Account string `json:"account,omitempty"` // who has signed in, for people; "": not known, as after each sign-in with package client
 
 	Issuer             string `json:"issuer,omitempty"`             // the authorization server that issued the tokens
 	TokenEndpoint      string `json:"tokenEndpoint,omitempty"`      // the endpoint of the Issuer where the token is renewed
@@ -24,7 +24,7 @@ type Credential struct {
 	ExpiresAt       time.Time `json:"expires,omitzero"`    // when AccessToken ends; zero: nobody said
 	RequestedScopes []string  `json:"asked,omitempty"`     // the scopes that were asked for
 	GrantedScopes   []string  `json:"granted,omitempty"`   // the scopes that the issuer has named; nil: it has named none
-	LastProblem     string    `json:"problem,omitempty"`   // what went wrong last, for people; "": nothing; no secret
+	LastProblem     string    `json:"problem,omitempty"`   // what went wrong last, for people, no secret; "": nothing, which is all that package client stores
 	IsMachine       bool      `json:"machine,omitempty"`   // it was got without a person, and the next AccessToken needs none
 
 	AccessToken  Secret `json:"-"` // the access token; zero: there is none
