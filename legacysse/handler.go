@@ -23,7 +23,8 @@ import (
 // HandlerOptions tune a Handler. The zero value works; durations below zero
 // mean "never" or "no limit" where that is said.
 type HandlerOptions struct {
-	// Guard says who may connect. The zero value admits loopback origins only.
+	// Guard checks Origin and Host, and who a request comes from. The zero value
+	// admits loopback origins only, and everybody.
 	Guard access.Policy
 
 	// MessageURL returns the path of the endpoint for POSTs as the client of
@@ -34,8 +35,8 @@ type HandlerOptions struct {
 
 	MaxMessageSize int // bytes in a body; more is answered 413. 0: 64 MiB
 	MaxDepth       int // levels of objects and arrays in a message (J14). 0: jsonrpc.DefaultMaxDepth; negative: any number
-	MaxSessions    int // sessions at once; a client beyond it is answered 503 with Retry-After; so is one beyond twice as many sessions whose servers may still be ending. 0: 1000
-	MaxBatch       int // messages in a batch (LI9). 0: 50
+	MaxSessions    int // sessions at once; a client beyond it is answered 503 with Retry-After, unless an idle session of a party with more gives way (admission.Controller); so is one beyond twice as many sessions whose servers may still be ending. 0: 1000
+	MaxBatch       int // messages in a batch; one with more is refused (LI9). 0: 50
 
 	KeepAlive  time.Duration // between comments on a silent stream (LI26). 0: 15 s; negative: none
 	StallAfter time.Duration // a reader that takes nothing for that long is cut off. 0: 30 s; negative: never
@@ -45,13 +46,14 @@ type HandlerOptions struct {
 	// that none need end so. 0 or negative: none ever does.
 	SessionTimeout time.Duration
 
-	// AcquirePlace is asked for a place when a bridge.Handler wants one for a session
-	// (admission.AcquireProcessPlace). nil: there always is one.
+	// AcquirePlace is asked for a place when a bridge.Handler wants one for a session, before it starts
+	// a server (admission.AcquireProcessPlace, which returns its error). nil: there always is one.
 	AcquirePlace admission.AcquirePlaceFunc
 
-	// Budget is the memory for what clients make the Handler hold: bodies beyond
-	// 16 KiB that are being read or wait for their server (beyond, 503). It may
-	// be shared with others. nil: one of its own, for messages of MaxMessageSize.
+	// Budget is the memory for what clients make the Handler hold: bodies of more than
+	// 16 KiB that are being read or wait for their server. A body for which there is no room
+	// is answered 503. It may be shared with others. nil: one of its own, for messages of
+	// MaxMessageSize.
 	Budget *budget.Budget
 
 	Logger hclog.Logger // is told what happens; nil: silence
@@ -93,9 +95,9 @@ type Handler struct {
 	opts   HandlerOptions // NewHandler's, with the defaults filled in
 
 	control         *admission.Controller // the places of sessions
-	wg              sync.WaitGroup        // sessions, until their clients have taken what they were owed
-	bodies          httpserve.BodyLimits  // how large bodies may be, one and all
-	refusalWarnings access.WarningLimiter // how often the log is warned of refused requests
+	wg              sync.WaitGroup        // counts the sessions, each until its client has taken what it was owed (finalWriteTimeout at most)
+	bodies          httpserve.BodyLimits  // how large each body may be, and the memory for all bodies
+	refusalWarnings access.WarningLimiter // how often the log is warned of refused requests, and of sessions for which there is no place
 
 	mu       sync.Mutex          // guards sessions
 	sessions map[string]*session // the sessions that have not ended, by their ids
@@ -112,7 +114,7 @@ func NewHandler(server bridge.Handler, o HandlerOptions) *Handler {
 }
 
 // Close stops taking sessions, lets those there are finish what is in
-// progress (their bridge.Handler's context is done; it bounds the wait), ends
+// progress (for as long as their bridge.Handler takes: its context is done), ends
 // them, and returns when all of them have ended and their clients have taken
 // what they were owed, for which they have five seconds. It may be called more
 // than once.
@@ -197,8 +199,9 @@ func (h *Handler) serve(slot *admission.Slot, s *session, tokenCtx context.Conte
 	h.endSession(slot, s, h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(ctx, s.owner), &s.origin), s))
 }
 
-// endSession ends a session whose bridge.Handler has returned err, and waits for the end of
-// its event stream, finalWriteTimeout at most. It is not inlined into serve, because a
+// endSession ends a session whose bridge.Handler has returned err, gives its place (slot) back, and waits for the end of
+// its event stream, finalWriteTimeout at most. It tells the log of a failure, and that a place was reclaimed, unless an
+// Observer is told. It is not inlined into serve, because a
 // goroutine that waits there should need little stack: there are as many as there are sessions.
 //
 //go:noinline

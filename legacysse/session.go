@@ -24,7 +24,7 @@ const (
 
 // Why a session is over.
 var (
-	errClientGone   = errors.New("the client has closed its event stream")    // why a session is over: the client has closed its event stream
+	errClientGone   = errors.New("the client has closed its event stream")    // why a session is over: the client has closed its event stream, or the connection was lost
 	errStalled      = errors.New("the client does not read its event stream") // why a session is over: a write to the event stream has taken too long (StallAfter)
 	errIdle         = errors.New("the session was idle for too long")         // why a session is over: no message went either way for SessionTimeout
 	errSessionEnded = errors.New("the session has ended")                     // why a session is over: its bridge.Handler or the bridge has ended it, not its client
@@ -42,7 +42,7 @@ type session struct {
 
 	in             postQueue                     // what the client POSTs, for Receive
 	out            *sendqueue.Queue              // what waits for the event stream
-	revision       clientstate.NegotiatedVersion // the protocol version
+	revision       clientstate.NegotiatedVersion // the protocol version that was negotiated, which says whether the client may send batches
 	serverRequests clientstate.ServerRequests    // the server's requests that the client has not answered
 	lastActive     atomic.Int64                  // when a message last went either way, Unix nanoseconds
 
@@ -120,7 +120,7 @@ func (s *session) receiveContexts(ctx context.Context) (receiving, sending conte
 }
 
 // Send implements bridge.Conn: it queues one message for the client. It waits while
-// the queue is full, until the client has taken some of it or is cut off.
+// the queue is full, until the client has taken some of it. Once the session is over it returns why (endCause).
 func (s *session) Send(ctx context.Context, m jsonrpc.Message) error {
 	s.noteOutgoing(m)
 	if err := s.out.Send(ctx, m.Line()); err != nil {
@@ -130,7 +130,8 @@ func (s *session) Send(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// TrySend implements bridge.Conn: it queues one message for the client, unless the queue is full.
+// TrySend implements bridge.Conn: it queues one message for the client, unless the queue is full or the session is over;
+// false: nothing was queued.
 func (s *session) TrySend(m jsonrpc.Message) bool {
 	s.noteOutgoing(m)
 	if !s.out.TrySend(m.Line()) {
@@ -158,7 +159,8 @@ func (s *session) Close(reason error) error {
 	return nil
 }
 
-// end ends the session for this reason; the first one counts.
+// end ends the session for this reason; the first one counts. What was sent before is still written to the event stream if
+// the client is there; then the stream ends.
 func (s *session) end(why error) {
 	s.endOnce.Do(func() {
 		s.endLife(why)

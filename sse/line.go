@@ -36,7 +36,7 @@ type lineReader struct {
 	noLFBefore int    // buf[start:noLFBefore] holds no '\n'
 	noCRBefore int    // buf[start:noCRBefore] holds no '\r'; noCRBefore <= noLFBefore
 
-	startTrimmed bool // the beginning of the stream was looked at, and a BOM there was dropped
+	startTrimmed bool // the beginning of the stream was looked at, and if there was a BOM it was dropped
 	afterCR      bool // the last line ended by CR: an LF that follows belongs to it
 	skipping     bool // what comes up to the end of the line is dropped
 
@@ -141,7 +141,7 @@ func (l *lineReader) makeRoom() bool {
 	return true
 }
 
-// grow goes over to a buffer of at least twice the size.
+// grow goes over to a buffer of at least twice the size, from the pool or a new one, and keeps what is unread.
 func (l *lineReader) grow() {
 	size := 2 * len(l.buf)
 	big, _ := buffers.Get().(*[]byte)
@@ -153,8 +153,8 @@ func (l *lineReader) grow() {
 	l.big = big
 }
 
-// shrink goes back to the small buffer. It keeps what is unread, which must fit; after
-// the end of the stream it drops that.
+// shrink goes back to the small buffer, and gives a larger one of up to maxPooledSize to the pool. It keeps what is unread,
+// which must fit; after the end of the stream it drops that.
 func (l *lineReader) shrink() {
 	if l.err != nil {
 		l.start = l.end
@@ -184,7 +184,7 @@ func (l *lineReader) skipRest() {
 }
 
 // read reads from the stream into the buffer: once, or again while the stream gives
-// neither a byte nor an error (maxEmptyReads). It sets err.
+// neither a byte nor an error (maxEmptyReads). It sets err if reading the stream has ended.
 func (l *lineReader) read() {
 	for range maxEmptyReads {
 		n, err := l.r.Read(l.buf[l.end:])

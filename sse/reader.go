@@ -22,7 +22,7 @@ var ErrTooLarge = errors.New("sse: event is larger than the limit")
 // invalid UTF-8; and an event has a size limit.
 type Reader struct {
 	in       lineReader // cuts the stream into lines
-	maxEvent int        // the longest data, id and name of an event, in bytes
+	maxEvent int        // how long the data, the id and the name of an event may each be, in bytes
 
 	lastID   string        // what LastEventID returns: the id in force at the last event that was complete
 	retry    time.Duration // the delay of the last valid retry field, which Reader.Retry returns
@@ -30,11 +30,11 @@ type Reader struct {
 
 	event          Event // the event whose fields are being read
 	isDispatchable bool  // event has an id or a data field, so Next returns it
-	tooLarge       bool  // event is over the limit: its data is dropped, and Next returns ErrTooLarge with it
+	tooLarge       bool  // the data, id or name of event is over the limit: its data is dropped, and Next returns ErrTooLarge with it
 }
 
 // NewReader returns a Reader of r. An event whose data, or whose id or name,
-// is longer than maxEvent bytes is skipped; 0 means no limit. No more than
+// is longer than maxEvent bytes is skipped (ErrTooLarge); 0 or less means no limit. No more than
 // about three times maxEvent is held, and 4 KiB while only small events come.
 func NewReader(r io.Reader, maxEvent int) *Reader {
 	if maxEvent <= 0 {
@@ -43,11 +43,12 @@ func NewReader(r io.Reader, maxEvent int) *Reader {
 	return &Reader{in: newLineReader(r), maxEvent: maxEvent}
 }
 
-// LastEventID returns the last event id: what to send as Last-Event-ID when
+// LastEventID returns the last event id, "" if there was none: what to send as Last-Event-ID when
 // the stream is resumed. An event that never became complete does not count.
 func (r *Reader) LastEventID() string { return r.lastID }
 
-// Retry returns the reconnection time last received, and whether there was one.
+// Retry returns the reconnection time last received (0 if there was none), and whether there was one. It counts at once,
+// also if its event never became complete.
 func (r *Reader) Retry() (time.Duration, bool) { return r.retry, r.hasRetry }
 
 // Next returns the next event that has an id or a data field. One with empty

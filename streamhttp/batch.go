@@ -81,7 +81,7 @@ func checkBatch(w http.ResponseWriter, r *http.Request, revision string) bool {
 }
 
 // refuseInvalidBatch answers a batch in which nothing is a request, but some of it
-// is no message at all.
+// is no message at all: with status 400 and an array of errorResponses, one for each such element.
 func refuseInvalidBatch(w http.ResponseWriter, r *http.Request, errorResponses []jsonrpc.Message) {
 	observe.Refuse(w, r, "LI12", http.StatusBadRequest, "nothing in the batch is a request, and some of it is no message")
 	w.Header()["Content-Type"] = valueJSON

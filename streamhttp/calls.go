@@ -6,7 +6,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// maxCalls is how many requests of the client may wait for the server's
+// maxCalls is how many requests of the client of a session may wait for the server's
 // answers. A server that answers none must not make the table grow for ever.
 const maxCalls = 10_000
 
@@ -15,9 +15,9 @@ type call struct {
 	id              jsonrpc.ID // the client's id of the request
 	method          string     // the method of the request
 	progressToken   jsonrpc.ID // the progress token of the request; zero: it has none
-	isTaskAugmented bool       // the call is to run as a task: its progress token outlives the response (J13)
+	isTaskAugmented bool       // the call has a progress token and is to run as a task: the token outlives the response (J13)
 	resultTaskID    string     // the task that a tasks/result is about, as raw JSON; "": it is another method
-	seq             uint64     // the call's number in its session: 1 is initialize, and the newest call has the highest (likeliestCall)
+	seq             uint64     // the call's number in its session: 1 is initialize (a stateless POST begins with 2), and the newest call has the highest (likeliestCall)
 	stream          *stream    // the stream of its POST, on which it is answered
 }
 
@@ -160,7 +160,7 @@ func (c *call) likelihood() (rank int) {
 	return rank
 }
 
-// sentRequests are the server's requests that have gone to the client, with the
+// sentRequests are the server's requests that have gone to the client and are neither answered nor cancelled, with the
 // stream of each, so that a cancellation follows it (B.1.3). The session's lock
 // guards them; the zero value is empty.
 type sentRequests map[jsonrpc.ID]*stream
@@ -182,9 +182,9 @@ func (r sentRequests) remove(id jsonrpc.ID) {
 
 // handshake is how far the opening of a session has come. The session's lock guards it.
 type handshake struct {
-	version        string // negotiated; until then what the client has asked for
-	accepted       bool   // initialize was answered with a result
-	gotInitialized bool   // notifications/initialized has arrived (LI29)
+	version        string // the protocol version that was negotiated; until then what the client has asked for
+	accepted       bool   // initialize was answered with a result; of a stateless POST always set
+	gotInitialized bool   // notifications/initialized has arrived (LI29); of a stateless POST always set
 
 	ownInitializePending  bool // of a stateless POST: the server has not answered the bridge's own initialize with a result (yet)
 	ownInitializeRejected bool // of a stateless POST: the server has answered the bridge's own initialize with an error

@@ -15,14 +15,16 @@ type commitTimer struct {
 	timer     lazytimer.Timer // calls session.markDueStreams
 }
 
-// schedule has st committed after wait, unless it is answered before. queue is the one for this wait.
+// schedule has st committed (made an SSE stream) after wait, unless it is answered before. queue is the one of the
+// two commitQueues for this wait.
 func (c *commitTimer) schedule(st *stream, queue *commitQueue, wait time.Duration) {
 	st.commitAt = time.Now().Add(wait)
 	queue.add(st)
 	c.timer.SetAtLatest(st.commitAt)
 }
 
-// markDueStreams calls markDueStreams of both queues, and sets the timer for the next stream.
+// markDueStreams has the replies in both queues become SSE streams whose time has come, and sets the timer for the next
+// one.
 func (c *commitTimer) markDueStreams() {
 	now := time.Now()
 	for _, q := range [...]*commitQueue{&c.shortWait, &c.longWait} {
@@ -32,13 +34,13 @@ func (c *commitTimer) markDueStreams() {
 	}
 }
 
-// commitQueue has streams that are to be committed. The wait is the same for all, so the first
-// one is due first. The zero value is empty.
+// commitQueue has streams of POSTs that are to be committed (made SSE streams) if they are not answered in time. The wait
+// is the same for all, so the first one is due first. The zero value is empty.
 type commitQueue struct {
 	first, last *stream // the list's ends, linked by nextToCommit; nil: the list is empty
 }
 
-// add appends st.
+// add appends st, which is due after all that are in the queue.
 func (q *commitQueue) add(st *stream) {
 	if q.first == nil {
 		q.first = st
@@ -67,7 +69,8 @@ func (q *commitQueue) markDueStreams(now time.Time) (next time.Time) {
 	return time.Time{}
 }
 
-// scheduleCommit sets the time when st is committed. isInitialize: it has the reply to initialize.
+// scheduleCommit sets the time when st, the stream of a POST, is committed (made an SSE stream) if it is not answered by
+// then. isInitialize: the POST is the initialize that opens the session.
 func (s *session) scheduleCommit(st *stream, isInitialize bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,8 +8,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// maxDeferred bounds what a session keeps for a stream that nobody has opened,
-// in messages; HandlerOptions.ReplayBytes bounds it in bytes.
+// maxDeferred is how many messages each list of what a session keeps for a stream that nobody has opened may have
+// (HandlerOptions.ReplayBytes bounds it in bytes). It also bounds the requests of the server, and the tokens of
+// tasks, that a session remembers.
 const maxDeferred = 1000
 
 // deferredMessages keeps what the server has sent and no stream can carry now (docs/rules.md,

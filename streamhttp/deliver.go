@@ -11,7 +11,7 @@ import (
 // This file carries out what the router decides. The caller of its methods holds the
 // session's lock, unless something else is said.
 
-// maxInlineCalls is how many calls may be open for an answer to be written by whoever brings
+// maxInlineCalls is how many calls of a session may be open for an answer to be written by whoever brings
 // it. When there are more, the next answer comes soon, and must not wait for that write.
 const maxInlineCalls = 4
 
@@ -104,7 +104,8 @@ func (s *session) route(m jsonrpc.Message, st *stream) {
 	}
 }
 
-// routeResponse puts a response on st, the stream of its call, and ends the call.
+// routeResponse puts a response on st, the stream of its call, and ends the call. It drops a response that nobody waits
+// for, or whose stream nobody can read any more.
 func (s *session) routeResponse(m jsonrpc.Message, st *stream) {
 	c := s.calls.byID[m.ID()]
 	if c == nil {
@@ -138,7 +139,8 @@ func (s *session) dropLogLevel(now time.Time) hclog.Level {
 	return hclog.Warn
 }
 
-// endCall ends a call, after its response was pushed or without a response.
+// endCall ends a call, after its response was pushed or without a response. If no other response is owed on its stream, the
+// stream is complete.
 func (s *session) endCall(c *call) {
 	s.calls.remove(c)
 	if c.stream.owedResponses--; c.stream.owedResponses == 0 {
@@ -146,7 +148,7 @@ func (s *session) endCall(c *call) {
 	}
 }
 
-// fail ends a call: it is answered with an error of the bridge, whose message is text.
+// fail ends a call: it is answered with an error of the bridge, with this message (text) and this raw JSON as data.
 func (s *session) fail(c *call, text string, data []byte) {
 	s.push(c.stream, jsonrpc.NewError(c.id, jsonrpc.CodeInternalError, text, data))
 	s.endCall(c)

@@ -20,9 +20,9 @@ import (
 )
 
 var (
-	errClientGone = errors.New("the client has hung up")                    // why nothing can be sent to an exchange any more
-	errRevoked    = errors.New("the token of the request has been revoked") // why nothing can be sent to an exchange any more
-	errAnswered   = errors.New("the request has been answered")             // the error of exchange.Send after the answer
+	errClientGone = errors.New("the client has hung up")                    // why nothing can be sent to an exchange any more: the client has hung up, or takes nothing
+	errRevoked    = errors.New("the token of the request has been revoked") // why nothing can be sent to an exchange any more: its token was revoked or, of a subscription, has expired
+	errAnswered   = errors.New("the request has been answered")             // the error of exchange.Send after the answer, or after the exchange has ended without one
 )
 
 // exchange is one POST of 2026-07-28: a bridge.Conn that is one request long.
@@ -36,7 +36,7 @@ var (
 type exchange struct {
 	h          *Handler                // the Handler that serves the request
 	r          *http.Request           // the POST
-	ctx        context.Context         // done when nothing can be sent any more, or the Handler is being closed: its cause tells which
+	ctx        context.Context         // done when the client is lost, the Handler is being closed, or the exchange is over: its cause tells which
 	cancel     context.CancelCauseFunc // ends ctx
 	handlerCtx identity.PartyContext   // the ctx of the bridge.Handler: ctx, and the party
 	party      atomic.Pointer[string]  // the party of the client; nil: Party was not called, which finds it out
@@ -59,7 +59,7 @@ type exchange struct {
 }
 
 // newExchange returns the exchange for the request m of a POST. share is what the POST's body holds
-// of the budget.
+// of the budget: most of it is given back as soon as the server has its bytes.
 func newExchange(h *Handler, w http.ResponseWriter, r *http.Request, m jsonrpc.Message, share *httpserve.BodyMemory) *exchange {
 	e := &exchange{h: h, r: r, id: m.ID(), method: m.Method(), m: m}
 	e.reply.ResponseWriter = w
@@ -86,8 +86,8 @@ func (e *exchange) Party() string {
 	return *party
 }
 
-// watch sees to it that ctx is done when the client hangs up. Most requests are
-// answered before it would be worth it (see exchanges).
+// watch sees to it that ctx is done when the client hangs up. exchanges.watchAll calls it, and not newExchange: most
+// requests are answered before it would be worth it.
 func (e *exchange) watch() {
 	e.timerMu.Lock()
 	defer e.timerMu.Unlock()
@@ -116,7 +116,7 @@ func (e *exchange) answered() <-chan struct{} {
 	return e.done
 }
 
-// refuse answers the request in the server's place.
+// refuse answers the request with refusal, in the server's place, unless the client is lost.
 func (e *exchange) refuse(refusal *era.Refusal) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -438,7 +438,8 @@ func (e *exchange) flush() error {
 	return nil
 }
 
-// flushFor is flush for a write that is broken off when ctx is done: then its error is ctx's.
+// flushFor sends on its way what was written to out, in a write that is broken off when ctx is done: then the error is
+// ctx's. Otherwise an error is errClientGone.
 func (e *exchange) flushFor(ctx context.Context) error {
 	err := e.flush()
 	if err != nil && ctx.Err() != nil {

@@ -168,7 +168,7 @@ func mayOutliveToken(r *http.Request) bool {
 }
 
 // beginSSE writes what a stream begins with: status, headers, and from 2025-11-25 on an event that
-// has only an id, to resume from.
+// has only an id, to resume from, unless the session is stateless or rd does not read st any more.
 func (s *session) beginSSE(out *sse.Writer, st *stream, rd *reader) {
 	out.Begin()
 	if v := s.revision(); isKnownVersion(v) && v >= version2025_11_25 && !s.stateless {

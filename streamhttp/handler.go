@@ -35,13 +35,14 @@ type HandlerOptions struct {
 	AcquirePlace admission.AcquirePlaceFunc
 
 	// Modern serves requests of revision 2026-07-28, which have no session: it is
-	// called once for each, in net/http's goroutine, with a bridge.Conn that is
+	// called once for each that is valid, in net/http's goroutine, with a bridge.Conn that is
 	// one request long. Receive hands on the request, in the caller's goroutine, so that
-	// the sink may do all that there is to do; if the client hangs up before the answer,
+	// the sink may do all that there is to do; if the client is lost before the answer,
 	// Receive hands on a notifications/cancelled too; then it returns io.EOF. The
-	// response that is sent ends the exchange. The context is done when the
-	// client has hung up (it may take 20 ms until that is known) or its token was
-	// revoked: nothing can be sent any more.
+	// response that is sent ends the exchange. The context is done when the client is
+	// lost, so that nothing can be sent any more: it has hung up (it may take 20 ms until
+	// that is known), takes nothing for StallAfter, or its token was revoked (of
+	// subscriptions/listen also: has expired).
 	// With bridge.ErrClosing as its cause the Handler is being closed: the client
 	// is still there. nil: such requests are refused (MI9).
 	Modern bridge.Handler
@@ -49,30 +50,33 @@ type HandlerOptions struct {
 	// Eras says whom to serve. Without Modern it is era.OnlyLegacy.
 	Eras era.Eras
 
-	// ToolSchema returns the input schema of the tool that a modern call is for; known is false if it
-	// cannot be had. The Mcp-Param headers of the call are checked with it (MI22). ctx is done when the
-	// call is over or its client gone. nil: the headers are not checked.
+	// ToolSchema returns the input schema of the tool, by its name, that call, a modern tools/call, is
+	// for. The Mcp-Param headers of the call are checked with it (MI22). known is false if it cannot be had;
+	// then, and with a nil ToolSchema, the headers are not checked. ctx is done when the call is over or
+	// its client gone.
 	ToolSchema func(ctx context.Context, call jsonrpc.Message, tool string) (inputSchema []byte, known bool)
 
 	// RawNames admits Mcp-Name headers in plain UTF-8 beside those that are
 	// encoded as the revision says (MI6): there are clients that send them.
 	RawNames bool
 
-	// Stateless gives each legacy POST with requests in it a bridge.Handler of its own,
-	// which ends when they are answered. There are no session ids then, and no
-	// streams to resume or to listen to; nobody can answer the server's requests.
+	// Stateless makes each legacy POST with requests in it a session of its own, for which the
+	// bridge.Handler is called, and which ends when they are answered or the client has gone. There
+	// are no session ids then, and no streams to resume or to listen to; nobody can answer the server's
+	// requests. A POST without requests is answered 202, and reaches no server.
 	Stateless bool
 
-	MaxMessageSize int           // bytes in a body; more is answered 413. 0: 64 MiB
+	MaxMessageSize int           // bytes in a body; more is answered 413. A legacy body that belongs to no session may have 1 MiB at most, but with Stateless as much as any. 0: 64 MiB
 	MaxDepth       int           // levels of objects and arrays in a message (J14). 0: jsonrpc.DefaultMaxDepth; negative: any number
-	MaxSessions    int           // sessions at once; a client beyond it is answered 503 with Retry-After; so is one beyond twice as many sessions whose servers may still be ending. With Stateless, it counts POSTs. 0: 1000
-	MaxExchanges   int           // modern requests at once; more are answered 503 with Retry-After, as is a party that would have more than it leaves to others. 0: 20 x MaxSessions
-	MaxBatch       int           // messages in a batch (LI9). 0: 50
-	SessionTimeout time.Duration // idle sessions end after it, those with calls in progress not before an hour (LI30). 0: 30 min; negative: they never end so. A session whose client has left before initialize was answered ends after a minute
+	MaxSessions    int           // sessions at once; a client beyond it is answered 503 with Retry-After, unless an idle session of a party with more gives way (admission.Controller); so is one beyond twice as many sessions whose servers may still be ending. With Stateless, it counts POSTs. 0: 1000
+	MaxExchanges   int           // modern requests at once; more are answered 503 with Retry-After, as is one of a party that has more in progress than are still free. 0: 20 x MaxSessions
+	MaxBatch       int           // messages in a batch; one with more is refused (LI9). 0: 50
+	SessionTimeout time.Duration // a session ends when its client has had no exchange, such as an open stream, for so long; with calls in progress not before an hour (LI30). 0: 30 min; negative: none ends so. A session whose client has left before initialize was answered ends after a minute in any case
 
 	// CommitAfter is how long the reply to a POST waits for the whole answer, to be plain JSON; then it
-	// turns into an SSE stream (LI7), whether or not the server has taken the request by then. The reply
-	// to initialize waits for ten seconds. 0: 50 ms.
+	// turns into an SSE stream (LI7), whether or not the server has taken the request by then. Any other
+	// message of the server makes it one before. The reply to initialize, and with Stateless each,
+	// waits for ten seconds. 0: 50 ms.
 	CommitAfter time.Duration
 
 	// ModernCommitAfter is how long the status of the reply to a modern request may
@@ -83,13 +87,14 @@ type HandlerOptions struct {
 	StallAfter  time.Duration // a reader that takes nothing for that long is cut off. 0: 30 s
 	HoldTimeout time.Duration // how long a server request waits for a stream (B.3); then the bridge refuses it. 0: 10 s
 
-	ReplayBytes  int           // how many bytes of events a session keeps for resumption. 0: 4 MiB
-	ReplayEvents int           // how many events a session keeps for resumption. 0: 10,000
-	ReplayAge    time.Duration // how long an event is kept for resumption. 0: 5 min
+	ReplayBytes  int           // how many bytes of events that were written a session keeps for resumption; as many more may wait on streams that nobody reads, and in each list of what has no stream yet. 0: 4 MiB
+	ReplayEvents int           // how many events that were written a session keeps for resumption; as many more may wait on streams that nobody reads. 0: 10,000
+	ReplayAge    time.Duration // how long an event is kept for resumption, and a stream with events that wait for its client to come back. 0: 5 min
 
-	// Budget is the memory for what clients make the Handler hold: bodies beyond
-	// 16 KiB that are being read or wait for their server (beyond, 503). It may
-	// be shared with others. nil: one of its own, for messages of MaxMessageSize.
+	// Budget is the memory for what clients make the Handler hold: bodies of more than
+	// 16 KiB that are being read or wait for their server. A body for which there is no room
+	// is answered 503. It may be shared with others. nil: one of its own, for messages of
+	// MaxMessageSize.
 	Budget *budget.Budget
 
 	// ResumeBudget is the memory for events that all sessions together keep for clients that
@@ -100,7 +105,8 @@ type HandlerOptions struct {
 	Logger hclog.Logger // is told what happens; nil: silence
 }
 
-// DefaultResumeBytes is how many bytes all sessions together keep for resumption, without a ResumeBudget.
+// DefaultResumeBytes is how many bytes all sessions of a Handler together keep for resumption at most, without a
+// HandlerOptions.ResumeBudget.
 const DefaultResumeBytes = 256 << 20
 
 // withDefaults returns o with the defaults in the place of zero values.
@@ -136,10 +142,12 @@ func (o HandlerOptions) withDefaults() HandlerOptions {
 
 // initializeCommitAfter is how long the answer to initialize may take before its
 // reply turns into an SSE stream. It is long because the session id, which is
-// due only when initialize succeeds (LI20), must be sent with the headers.
+// due only when initialize succeeds (LI20), must be sent with the headers. The reply to a stateless
+// POST has as long, because a server is started for it (LI7).
 const initializeCommitAfter = 10 * time.Second
 
-// tidyInterval is how often sessions are looked at for what has become too old.
+// tidyInterval is how long it takes at most until sessions are looked at again for what has become too old: more
+// often with a SessionTimeout or ReplayAge that is short.
 const tidyInterval = 15 * time.Second
 
 // Deadlines are how long a client may take to send the body of a request, and to take the
@@ -154,17 +162,17 @@ type Deadlines = httpserve.Deadlines
 // http.Handler; every path it is given is the endpoint. Serve it behind Deadlines, which
 // bound the wait for the body of a request and for the end of a reply.
 type Handler struct {
-	server bridge.Handler // serves the sessions of legacy clients
+	server bridge.Handler // serves the sessions, and stateless POSTs, of legacy clients; nil only with era.OnlyModern
 	opts   HandlerOptions // NewHandler's, with the defaults filled in
 
-	control         *admission.Controller // the places of sessions
+	control         *admission.Controller // the places of sessions and of stateless POSTs
 	exchanges       exchanges             // the modern requests in progress
 	tidyLoop        sync.WaitGroup        // waits for the goroutine of endIdleSessions
-	bodies          httpserve.BodyLimits  // how large bodies may be, one and all
-	refusalWarnings access.WarningLimiter // how often the log is warned of refused requests
+	bodies          httpserve.BodyLimits  // how large each body may be, and the memory for all bodies
+	refusalWarnings access.WarningLimiter // how often the log is warned of requests that were refused, or not served
 
 	mu       sync.Mutex          // guards sessions
-	sessions map[string]*session // the sessions of legacy clients, by id, until they end
+	sessions map[string]*session // the sessions, and stateless POSTs, of legacy clients, by id, until they end
 }
 
 // NewHandler makes a Handler that gives each session of a legacy client, as a bridge.Conn, to
@@ -180,9 +188,8 @@ func NewHandler(server bridge.Handler, opts HandlerOptions) *Handler {
 }
 
 // Close stops taking sessions and modern requests, lets those there are finish
-// what is in progress (their bridge.Handler's context is done; it bounds the
-// wait), ends them, and returns when all of them have ended. It may be called
-// more than once.
+// what is in progress (for as long as their bridge.Handler takes: its context is done),
+// ends them, and returns when all of them have ended. It may be called more than once.
 func (h *Handler) Close() error {
 	h.exchanges.close()
 	h.control.Close()
@@ -191,7 +198,7 @@ func (h *Handler) Close() error {
 	return nil
 }
 
-// Sessions returns how many sessions there are. One that has ended does not
+// Sessions returns how many sessions of legacy clients there are, with stateless POSTs. One that has ended does not
 // count, although its server may still be on its way out.
 func (h *Handler) Sessions() int { return h.control.Sessions() }
 
@@ -257,8 +264,8 @@ func (h *Handler) serveDELETE(w http.ResponseWriter, r *http.Request) {
 }
 
 // findSession returns the session that a request names. nil: something is wrong with its headers, or
-// there is no such session, and the request was answered (LI21, LI24). id is the one that an error
-// has to carry.
+// its principal has no such session, and the request was answered (LI21, LI24). id is the one that an error
+// has to carry; zero: none.
 func (h *Handler) findSession(w http.ResponseWriter, r *http.Request, id jsonrpc.ID) *session {
 	if len(r.Header[wire.HeaderSession]) > 1 || len(r.Header[wire.HeaderVersion]) > 1 {
 		refuseID(w, r, "LI21", http.StatusBadRequest, id, "the headers Mcp-Session-Id and MCP-Protocol-Version may each be sent once")
@@ -351,7 +358,8 @@ func refuse(w http.ResponseWriter, r *http.Request, rule string, status int, tex
 	httpserve.Refuse(w, r, rule, status, text)
 }
 
-// refuseID is refuse with the id of the request that is answered; zero: none.
+// refuseID answers a request with this HTTP status, and a JSON-RPC error (invalid request) with this text and id, that
+// of the request that is answered; zero: none. rule is the rule of docs/rules.md that the request breaks.
 func refuseID(w http.ResponseWriter, r *http.Request, rule string, status int, id jsonrpc.ID, text string) {
 	httpserve.WriteError(w, r, rule, status, jsonrpc.CodeInvalidRequest, id, text)
 }

@@ -20,7 +20,8 @@ import (
 // servesModern reports whether the Handler serves requests of 2026-07-28.
 func (h *Handler) servesModern() bool { return h.opts.Eras != era.OnlyLegacy }
 
-// refuseModernMethod answers a GET or DELETE of 2026-07-28, which has none (MI1).
+// refuseModernMethod answers a request that is no POST, such as a GET or DELETE, with 405 if its header names 2026-07-28, which
+// has POST only (MI1), or if only that revision is served. It reports whether it did.
 func (h *Handler) refuseModernMethod(w http.ResponseWriter, r *http.Request) (refused bool) {
 	modern := h.opts.Eras == era.OnlyModern || h.servesModern() && namesModern(r.Header)
 	if modern {
@@ -247,7 +248,7 @@ func answerStatus(m jsonrpc.Message, method string) int {
 }
 
 // refuseModernBatch answers 400 to an array if its headers or one of its messages
-// are modern: 2026-07-28 has no batches (MI3). It reports whether it did.
+// are modern, or only modern clients are served: 2026-07-28 has no batches (MI3). It reports whether it did.
 func (h *Handler) refuseModernBatch(w http.ResponseWriter, r *http.Request, messages []jsonrpc.Message) bool {
 	modern := h.opts.Eras == era.OnlyModern || h.servesModern() && namesModern(r.Header)
 	for _, m := range messages {

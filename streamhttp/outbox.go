@@ -46,7 +46,7 @@ func (o *serverOutbox) passReady() <-chan struct{} {
 	return nil
 }
 
-// takeBack takes the queued message out of the queue, unless the server may be taking it, and
+// takeBack takes the queued message out of the queue, unless the server may be taking it: that counts as got. It
 // returns the messages that the server has not got.
 func (o *serverOutbox) takeBack() []jsonrpc.Message {
 	if o.queued == nil {
@@ -68,7 +68,7 @@ const passRestTimeout = time.Minute
 // passRestToServer passes on the notifications and responses that are left of a batch which
 // the server has begun to take: the end of the reply, or of the connection, does not
 // concern them, and the server may wait for them (LI9). Those of a stateless POST are not passed
-// on: its session ends. It returns the messages that the server has not got.
+// on: its session ends. It waits for passRestTimeout at most, and returns the messages that the server has not got.
 func (o *serverOutbox) passRestToServer() []jsonrpc.Message {
 	left := o.takeBack()
 	if !o.passedAny || len(left) == 0 || o.s.stateless {

@@ -57,7 +57,8 @@ func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
 	h.serveOneWay(w, r, s, one, share)
 }
 
-// readBody returns the body of a POST. If the POST has no body that a client may send, it answers the POST and returns false.
+// readBody returns the body of a POST, whose memory share takes from the budget. If the body is too large or cannot be read, or the
+// headers Accept and Content-Type are not what they must be, it answers the POST and returns false.
 func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, share *httpserve.BodyMemory) (body []byte, ok bool) {
 	max, sessionless := h.maxBody(r)
 	if r.ContentLength > int64(max) {
@@ -125,14 +126,14 @@ func asError(err error) *jsonrpc.Error {
 }
 
 // serveOneWay passes notifications and responses of the client to the server, and answers the POST
-// with 202 then (LI6).
+// with 202 then (LI6), or with 404 if the session has ended before the server has got any.
 func (h *Handler) serveOneWay(w http.ResponseWriter, r *http.Request, s *session, messages []jsonrpc.Message, share *httpserve.BodyMemory) {
 	if h.passAllToServer(w, r, s, messages, share) {
 		w.WriteHeader(http.StatusAccepted)
 	}
 }
 
-// duplicateIDText is the error text for a request with the id of one in progress.
+// duplicateIDText is the error text for a request with the id of one in progress, or of another one in its batch.
 const duplicateIDText = "a request with this id is already in progress"
 
 // sessionGoneText is the error text for a request whose session ends while it is served.
@@ -176,7 +177,7 @@ type post struct {
 	rd           *reader               // reads st for this POST
 	firstID      jsonrpc.ID            // the id of the first request
 	batchIDs     []jsonrpc.ID          // the ids of the requests of a batch, in order; nil: the POST is no batch
-	isInitialize bool                  // the request is initialize
+	isInitialize bool                  // the request is the initialize that opens a session; false for any stateless POST
 	share        *httpserve.BodyMemory // what the messages take of the budget until the server has them
 }
 

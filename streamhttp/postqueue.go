@@ -40,7 +40,7 @@ type postQueue struct {
 type pendingMessage struct {
 	m          jsonrpc.Message // the message; zero once it is taken
 	share      *budget.Share   // what it holds of the budget; mostly nil
-	offered    bool            // the Sink was called with it, and may take it now
+	offered    bool            // a Sink is or was called with it, and may take it: its POST cannot take it back
 	comesFirst bool            // the Sink of an earlier receive has refused it: the next receive offers it, even if its ctx is done
 	abandoned  bool            // its POST has left it to the queue, or it is the bridge's own
 	taken      bool            // the Sink has taken it
@@ -107,8 +107,8 @@ func (q *postQueue) deliverInline() (done bool) {
 	return false
 }
 
-// offerFirst returns the first message, and the sink of the receiver that waits for it. nil: there
-// is no message, or no receiver waits.
+// offerFirst returns the first message, marked as offered, and the sink of the receiver that waits for it. nil: there
+// is no message, no receiver waits, or end was called.
 func (q *postQueue) offerFirst() (*pendingMessage, bridge.Sink) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -97,9 +97,9 @@ func (r *router) relatedStream(m jsonrpc.Message) *stream {
 	return r.standalone.newest()
 }
 
-// likeliestReadCall is calls.likeliestCall for a request of the server, which needs a stream that
-// somebody will read. nil: there is no such call, or a standalone stream is read and the
-// call's is not.
+// likeliestReadCall returns the call that a request of the server without a relation most likely belongs to, among
+// those with a seq above afterSeq (likeliestCall). A request needs a stream that somebody will read: nil means that
+// there is no such call, or that a standalone stream is read and the call's is not.
 func (r *router) likeliestReadCall(afterSeq uint64) *call {
 	c := r.calls.likeliestCall(afterSeq)
 	if c != nil && c.stream.reader == nil && r.standalone.newest() != nil {

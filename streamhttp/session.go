@@ -72,8 +72,8 @@ func newSession(opts *HandlerOptions, owner, version string, now time.Time) *ses
 	return s
 }
 
-// Receive hands on what the client POSTs. A client that has ended its session
-// has gone for good, so that is no io.EOF.
+// Receive hands on what the client POSTs. Once the session has ended, by whomever, it returns errSessionEnded, and not
+// io.EOF: the client has gone for good, and can be sent nothing.
 func (s *session) Receive(ctx context.Context, sink bridge.Sink) error {
 	return s.posts.receive(ctx, sink)
 }
@@ -151,7 +151,7 @@ func (s *session) end(why string) {
 	s.onEnd()
 }
 
-// openPostStream enters the requests of one POST, which all answer on one stream, and
+// openPostStream enters the requests of one POST, which are all answered on one stream, and
 // returns the stream with its reader. If an id is in use (J3), the stream is nil and that
 // id is returned. The error is errSessionEnded or errTooManyCalls.
 func (s *session) openPostStream(requests []jsonrpc.Message) (*stream, *reader, jsonrpc.ID, error) {
@@ -177,7 +177,7 @@ func (s *session) openPostStream(requests []jsonrpc.Message) (*stream, *reader, 
 }
 
 // isEstablished reports whether the initialize exchange has left a session that the
-// client knows: it was answered, or its reply is a stream that goes on.
+// client knows: initialize was answered with a result, or its reply is an SSE stream and the answer is still to come.
 func (s *session) isEstablished() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,7 +205,7 @@ func (s *session) isOwnInitializePending() bool {
 	return s.handshake.ownInitializePending
 }
 
-// revision returns the negotiated protocol version.
+// revision returns the negotiated protocol version; until initialize is answered, the one that the client has asked for.
 func (s *session) revision() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -307,8 +307,8 @@ const initializeAbandonedAfter = time.Minute
 
 // activity is how a session is in use by its client. The session's lock guards it.
 type activity struct {
-	exchanges int       // how many HTTP exchanges are being served
-	idleSince time.Time // when the last HTTP exchange ended
+	exchanges int       // how many HTTP exchanges of the session are being served
+	idleSince time.Time // when the last HTTP exchange ended; before that, when the session was made
 }
 
 // beginExchange notes that an HTTP exchange of the session begins, which endExchange ends.

@@ -30,8 +30,8 @@ func initializeMessages(version string) []jsonrpc.Message {
 	}
 }
 
-// serveStateless answers a POST of one message where HandlerOptions.Stateless is set: a request gets a
-// bridge.Handler of its own.
+// serveStateless answers a POST of one message where HandlerOptions.Stateless is set: for a request, the bridge.Handler is
+// called with a session of its own. Any other message is answered 202, and reaches no server.
 func (h *Handler) serveStateless(w http.ResponseWriter, r *http.Request, one []jsonrpc.Message, share *httpserve.BodyMemory) {
 	m := one[0]
 	opens := m.Kind() == jsonrpc.Request && m.Method() == "initialize"
@@ -50,8 +50,9 @@ func (h *Handler) serveStateless(w http.ResponseWriter, r *http.Request, one []j
 	}
 }
 
-// serveStatelessBatch answers a POST of an array where HandlerOptions.Stateless is set: the requests in
-// it get a bridge.Handler of their own. errorResponses are the bridge's own answers to what is no message.
+// serveStatelessBatch answers a POST of an array where HandlerOptions.Stateless is set: for the requests in it, the
+// bridge.Handler is called with one session of their own. An array without requests reaches no server. errorResponses
+// are the bridge's own answers to what is no message.
 func (h *Handler) serveStatelessBatch(w http.ResponseWriter, r *http.Request, messages, errorResponses []jsonrpc.Message, share *httpserve.BodyMemory) {
 	version, ok := revisionOf(w, r, jsonrpc.ID{}, false)
 	if !ok || !checkBatch(w, r, version) {
@@ -70,9 +71,9 @@ func (h *Handler) serveStatelessBatch(w http.ResponseWriter, r *http.Request, me
 	}
 }
 
-// revisionOf returns the revision that a request without a session is made in, by its header
-// (LI11, LI24); for initialize the header does not count. ok is false if the header is wrong: the
-// request was answered.
+// revisionOf returns the revision that a stateless request is made in, by its header (LI11, LI24): 2025-03-26 without
+// one, and for initialize, for which the header does not count. ok is false if the header is wrong: the
+// request was answered, with this id (zero: none).
 func revisionOf(w http.ResponseWriter, r *http.Request, id jsonrpc.ID, isInitialize bool) (version string, ok bool) {
 	values := r.Header[wire.HeaderVersion]
 	switch {
@@ -117,8 +118,8 @@ func (h *Handler) serveWithOwnHandler(p *post, messages, requests, errorResponse
 	h.serveStream(p, messages)
 }
 
-// newStateless makes the session of one stateless POST, in which the bridge initializes the server. owner and
-// version are as for newSession.
+// newStateless makes the session of one stateless POST, in which the bridge initializes the server. owner is the
+// principal that sends the POST, version the revision that the POST is made in.
 func newStateless(opts *HandlerOptions, owner, version string) *session {
 	s := newSession(opts, owner, version, time.Now())
 	s.stateless, s.handshake.ownInitializePending = true, true

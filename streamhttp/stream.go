@@ -49,7 +49,7 @@ func (st *stream) name() string { return strconv.FormatUint(st.key, 10) }
 // lastSeq returns the sequence number of the newest event; 0 before the first.
 func (st *stream) lastSeq() uint64 { return st.nextSeq - 1 }
 
-// lastWrittenSeq returns the sequence number of the newest event written.
+// lastWrittenSeq returns the sequence number of the newest event that was written to a client; 0 before the first.
 func (st *stream) lastWrittenSeq() uint64 {
 	if len(st.pending) > 0 {
 		return st.pending[0].seq - 1
@@ -88,7 +88,7 @@ func (st *stream) wakeSenders() {
 // jsonAnswer returns the pending events if they are the whole answer to the POST
 // and nothing but responses, so that it can be plain JSON (LI7). mustStream says that
 // the reply has to be a stream: there is another message, the time is up, or the POST
-// gets no response.
+// gets no response. nil and false: neither is known yet.
 func (st *stream) jsonAnswer() (answer []event, mustStream bool) {
 	for _, e := range st.pending {
 		if e.kind != jsonrpc.Response {

@@ -86,16 +86,16 @@ func (s *session) commit(st *stream) {
 	s.retained.add(st)
 }
 
-// jsonAnswer returns the whole answer to a POST if it can be plain JSON, or reports
-// that it must be a stream. It takes the lock.
+// jsonAnswer returns the whole answer to a POST if it is there and can be plain JSON, or reports
+// that it must be a stream. nil and false: neither is known yet. It takes the lock.
 func (s *session) jsonAnswer(st *stream) (answer []event, mustStream bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return st.jsonAnswer()
 }
 
-// lastWrittenSeq returns the number of the newest event of st that was written, if r
-// still reads it. It takes the lock.
+// lastWrittenSeq returns the number of the newest event of st that was written (0: none was), and whether r
+// still reads st (ours). It takes the lock.
 func (s *session) lastWrittenSeq(st *stream, r *reader) (seq uint64, ours bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,8 +217,8 @@ func (s *session) abandon(st *stream) {
 	s.reroute(slices.DeleteFunc(left, func(e event) bool { return e.kind != jsonrpc.Request }))
 }
 
-// tidyStreams drops kept events that have become too old, and streams whose client has not come back
-// in time.
+// tidyStreams drops kept events that have become too old, streams with messages that wait whose client has not come back
+// in time, and complete streams of which nothing is kept.
 func (s *session) tidyStreams(now time.Time) {
 	s.retained.expire(now)
 	s.retained.evictToFit()

@@ -20,7 +20,8 @@ import (
 )
 
 // closeWait bounds the close handshake, and, while a conn is being closed, how long the peer may take nothing of what
-// it is still owed. It is a variable for tests.
+// it is still owed. It also bounds how long is still read after a write has failed, and how long requests are refused
+// that wait when a token has expired. It is a variable for tests.
 var closeWait = 2 * time.Second
 
 // How much may wait for the peer to take it before Send waits too, and for a Sink
@@ -234,13 +235,13 @@ func (c *conn) noteSent(m jsonrpc.Message) {
 	c.resetIdleTimer()
 }
 
-// maxInlineCalls is how many requests of a client may be open for answers to be written
+// maxInlineCalls is how many requests of a client may be open for messages to it to be written
 // by whoever brings them. When there are more the next answer comes soon: the writer's
-// goroutine writes several at a time.
+// goroutine writes several at a time. To a server, such writes do not depend on it.
 const maxInlineCalls = 4
 
-// TrySend implements bridge.Conn. On a connection that is empty a small message is
-// written by the caller; otherwise it is queued, if there is room.
+// TrySend implements bridge.Conn. Where few calls are open (maxInlineCalls), a small message is
+// written by the caller if the peer has taken all that was sent before; otherwise it is queued, if there is room.
 func (c *conn) TrySend(m jsonrpc.Message) bool {
 	if m.Kind() == jsonrpc.Invalid {
 		return false
@@ -254,7 +255,7 @@ func (c *conn) TrySend(m jsonrpc.Message) bool {
 }
 
 // writeInlineIfFewCalls writes a small message itself, as writeInline does, if no more than maxInlineCalls of the
-// client's calls are open; else it does nothing and returns false.
+// client's calls are open (of a server, none ever is); false: it was not written.
 func (c *conn) writeInlineIfFewCalls(m jsonrpc.Message) bool {
 	return c.calls.openRequests.Load() <= maxInlineCalls && c.writeInline(m)
 }
@@ -263,8 +264,8 @@ func (c *conn) writeInlineIfFewCalls(m jsonrpc.Message) bool {
 // in the close frame, unless it has ended already, and returns when all goroutines have ended.
 func (c *conn) close(code websocket.StatusCode, reason string) { c.closeWith(errClosed, code, reason) }
 
-// closeWith is close with another error than errClosed for Receive and Send. It may be called beside the owner. The close frame is decided
-// on before Receive ends: whoever learns of that may call close, too.
+// closeWith ends the conversation as close does, but Receive and Send return err and not errClosed. It may be called beside the
+// owner. The close frame is decided on before Receive ends: whoever learns of that may call close, too.
 func (c *conn) closeWith(err error, code websocket.StatusCode, reason string) {
 	c.end.close()
 	c.finish(err, code, reason, true)

@@ -46,7 +46,7 @@ type dialer struct {
 	host      string            // the Host header; "": that of the URL
 	header    http.Header       // headers of the request for the upgrade, but for Host
 	rt        http.RoundTripper // makes the request for the upgrade, with credentials; session is told of it
-	closeIdle func()            // closes the idle connections of a transport of our own
+	closeIdle func()            // closes the idle connections of a transport of our own; does nothing with ClientOptions.Transport
 	opts      ClientOptions     // the ClientOptions, with the defaults filled in
 	session   *observe.Session  // is told of the handshakes, and when a connection is opened or closed; nil: nobody is
 }

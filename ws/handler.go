@@ -30,20 +30,21 @@ type HandlerOptions struct {
 	// how many levels of objects and arrays a client's message may have (J14). 0: jsonrpc.DefaultMaxDepth; negative:
 	// any number
 	MaxDepth int
-	// how many clients there may be at once; a client beyond it is answered 503 with Retry-After. So is one when, with
-	// the sessions whose servers are still ending, there are twice as many. 0: 1000
+	// how many clients there may be at once; a client beyond it is answered 503 with Retry-After, unless an idle session
+	// of a party with more gives way (admission.Controller). So is one when, with the sessions whose servers are still
+	// ending, there are twice as many. 0: 1000
 	MaxSessions int
-	MaxBatch    int // how many messages a client's batch may have (LI9). 0: 50
+	MaxBatch    int // how many messages a client's batch may have; one with more is answered with an error (LI9). 0: 50
 
 	// PingInterval is how often a client is pinged (WS5). A client from which nothing comes for 2.2 times as long is
 	// gone. 0: 25 s; negative: never.
 	PingInterval time.Duration
 
 	// Budget is the memory for messages that are on their way from clients: being
-	// received, or waiting for their server to take them. The first 64 KiB of
-	// each message do not count. A client for whose message there is none left is
-	// closed with status 1013. It may be shared with others. nil: one of its
-	// own, for messages of MaxMessageSize.
+	// received, or waiting for their server to take them. Messages of less than 64 KiB
+	// do not count. A client for whose message there is none left is closed with status
+	// 1013. It may be shared with others. nil: one of its own, for messages of
+	// MaxMessageSize.
 	//
 	// Until a client has sent one valid message, its messages may have 1 MiB at
 	// most (1009), whatever MaxMessageSize is.
@@ -96,7 +97,7 @@ type Handler struct {
 	opts   HandlerOptions // the HandlerOptions, with the defaults filled in
 
 	control         *admission.Controller // gives the sessions their places; at Close it waits until they have left
-	refusalWarnings access.WarningLimiter // limits the warnings about refused requests
+	refusalWarnings access.WarningLimiter // limits the warnings about refused requests, forbidden messages, and sessions for which there is no place
 	budgetWarnings  access.WarningLimiter // limits the warnings about sessions that the Budget has ended
 }
 
@@ -111,7 +112,7 @@ func NewHandler(server bridge.Handler, o HandlerOptions) *Handler {
 }
 
 // Close stops taking sessions, lets those there are finish what is in
-// progress (their bridge.Handler's context is done; it bounds the wait), ends
+// progress (for as long as their bridge.Handler takes: its context is done), ends
 // them with status 1001, and returns when all of them have ended. It may be
 // called more than once.
 func (h *Handler) Close() error {

@@ -43,7 +43,7 @@ func (k *reconnector) run() {
 		if f != nil {
 			again = k.handleConnectFailure(waiting, f, failures)
 		} else if again = !k.install(l, waiting); again {
-			_ = l.conn.Close(nil) // the client has begun anew
+			_ = l.conn.Close(nil) // another attempt was begun for the client
 		} else {
 			began := time.Now()
 			f = r.relayFromServer(l, early)
@@ -94,8 +94,9 @@ func (k *reconnector) connect() (l *link, waiting *attempt, early []jsonrpc.Mess
 	return l, waiting, append(p.changed, p.early...), nil
 }
 
-// install makes l the connection that messages go to, and wakes those that wait for the attempt. false: the client has
-// begun anew, with initialize, while the attempt was under way; l is not used then.
+// install makes l the connection that messages go to, and wakes those that wait for the attempt. false: while the attempt
+// was under way another one was begun for the client, whose initialize begins anew, or for whose request a person may be
+// asked to sign in; l is not used then.
 func (k *reconnector) install(l *link, waiting *attempt) bool {
 	r := k.r
 	r.ledger.Lock()
@@ -128,7 +129,7 @@ func (k *reconnector) handleConnectFailure(waiting *attempt, f *httpdial.Fault, 
 	if r.Context().Err() != nil {
 		return false
 	}
-	if r.state.attempt != waiting { // the client has begun anew
+	if r.state.attempt != waiting { // another one was begun for the client (see install)
 		r.state.nextAttempt = time.Time{}
 		return true
 	}

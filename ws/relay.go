@@ -116,8 +116,8 @@ type answerSink struct {
 // errAnswered is with what an answerSink refuses a message that comes after the response: the next Receive gets it.
 var errAnswered = errors.New("ws: the answer has come")
 
-// TrySend implements bridge.Sink: it takes the response and what comes before. What comes after is left to the next
-// Receive.
+// TrySend implements bridge.Sink: it takes the response and what comes before, but a ping only if that can be answered at
+// once. Of other messages it keeps maxEarlyMessages, and drops more. What comes after the response is left to the next Receive.
 func (a *answerSink) TrySend(m jsonrpc.Message) bool {
 	switch {
 	case a.msg.Kind() != jsonrpc.Invalid:

@@ -51,7 +51,7 @@ func newSession(h *Handler, slot *admission.Slot, socket *websocket.Conn, w *wir
 // expiredText is what a client is told when its token has expired.
 var expiredText = access.ErrExpired.Error() + ": connect again with a new one"
 
-// refuseUntaken answers the requests that nobody has taken when the token expires with an error.
+// refuseUntaken answers with an error the requests of the client that no Sink had taken when its token expired.
 func (s *session) refuseUntaken() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
 	defer cancel()

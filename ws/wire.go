@@ -206,7 +206,8 @@ func (w *wire) flush() error {
 	return w.drain()
 }
 
-// flushWithin is flush with a shorter time for each write: after stall the stream is closed.
+// flushWithin writes out what has gathered, as flush does, but with a shorter time for each write: after stall the stream is
+// closed.
 func (w *wire) flushWithin(stall time.Duration) error {
 	w.mu.Lock()
 	w.shortStallTimeout = stall
@@ -271,7 +272,8 @@ func (w *wire) setWriteTimer(on bool) {
 	}
 }
 
-// shortenStall makes the stall timeout stall, if that is shorter, also for a write that goes on.
+// shortenStall sets the stall timeout to stall if it is longer now, or if there is none; that also holds for a write that
+// goes on.
 func (w *wire) shortenStall(stall time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -284,8 +286,8 @@ func (w *wire) shortenStall(stall time.Duration) {
 	}
 }
 
-// Close implements io.Closer. It waits for a write that goes on, for a second at most, since that may be the answer to
-// a close frame, and closes the connection.
+// Close implements io.Closer. It waits for a write that goes on, since that may be the answer to a close frame, as long as
+// the peer takes a chunk of it each second, and closes the connection.
 func (w *wire) Close() error {
 	w.shortenStall(time.Second)
 	w.mu.Lock()

@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	// ErrClosed is what a Conn's methods return after Close, unless the Conn had ended before (End).
+	// ErrClosed is what a Conn's methods return after Close. If the Conn had ended before, they return the error of End.
 	ErrClosed = errors.New("the connection to the server is closed")
 
 	// ErrDuplicateID is what Send returns for a request with the id of another one in
@@ -21,7 +21,7 @@ var (
 // How much of what the server has said may wait for Receive.
 const (
 	maxQueuedMessages = 64      // messages of the server that may wait for Receive
-	maxQueuedBytes    = 1 << 20 // bytes of the server's messages that may wait for Receive; one message of any size always fits
+	maxQueuedBytes    = 1 << 20 // bytes of the server's messages that may wait for Receive; if none waits, one message of any size fits
 )
 
 // A Base is the life of a Conn, and the queue of what its server has said. It must not
@@ -46,7 +46,7 @@ func (b *Base) Init() {
 	b.ctx, b.cancel = context.WithCancelCause(context.Background())
 }
 
-// Context returns a context that is done when the Conn has ended.
+// Context returns a context that is done when the Conn has ended. The cause is ErrClosed, or the error of End.
 func (b *Base) Context() context.Context { return b.ctx }
 
 // Go runs f in a goroutine that Shutdown waits for. False: the Conn is closed, and f does not run.
@@ -97,13 +97,13 @@ func (b *Base) Receive(ctx context.Context, sink bridge.Sink) error {
 // has ended, and m was dropped.
 func (b *Base) Deliver(ctx context.Context, m jsonrpc.Message) error { return b.inbox.Send(ctx, m) }
 
-// DeliverSink returns a Sink whose Send is Deliver, and whose TrySend delivers what needs no
-// waiting.
+// DeliverSink returns a Sink that hands messages to Receive: its Send is Deliver, and its TrySend takes a message only if
+// that needs no waiting.
 func (b *Base) DeliverSink() bridge.Sink { return &b.inbox }
 
-// QueueErrorResponse hands m to Receive, as Deliver does, if m is an error response to what Send of the
-// Conn was called with. It never calls the Sink but leaves that to the goroutine of Receive, because the
-// caller of Send may hold locks. It returns ctx.Err().
+// QueueErrorResponse hands m to Receive, and waits for room, as Deliver does. It is for an error response to what Send of
+// the Conn was called with: it never calls the Sink but leaves that to the goroutine of Receive, because the
+// caller of Send may hold locks. It returns ctx.Err(); if the Conn has ended, m is dropped without an error.
 func (b *Base) QueueErrorResponse(ctx context.Context, m jsonrpc.Message) error {
 	_ = b.inbox.Queue(ctx, m)
 	return ctx.Err()
@@ -116,8 +116,9 @@ func (b *Base) End(err error) {
 	b.cancel(err)
 }
 
-// Shutdown is what Close of a Conn calls. It ends the Conn, waits until all goroutines of Go have ended, and then calls last,
-// which may be nil. A second call waits for the first one and does nothing else.
+// Shutdown is what Close of a Conn calls. It ends the Conn, with ErrClosed if End was not called before, and drops what waits for
+// Receive. It waits until all goroutines of Go have ended, and then calls last, which may be nil. A second call waits for the first
+// one and does nothing else.
 func (b *Base) Shutdown(last func()) {
 	b.shutdownOnce.Do(func() {
 		b.mu.Lock()
@@ -132,7 +133,8 @@ func (b *Base) Shutdown(last func()) {
 	})
 }
 
-// Slots bound how many goroutines of one kind there are: an element for each.
+// Slots bound how many goroutines of one kind there are: they have an element for each slot that is taken, and their
+// capacity is how many there are.
 type Slots chan struct{}
 
 // Acquire takes a slot, and waits for one. The error is that of b.Err: ctx is done, or the Conn has ended.

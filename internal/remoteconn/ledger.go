@@ -31,9 +31,9 @@ type Ledger[C Call, S comparable] struct {
 	// State is what a new session would have to be told. It is guarded by the lock.
 	State sessionstate.State[S]
 
-	// InitializeGate is guarded by the lock, too. It is not nil while an initialize is on its way, and
-	// closed when the initialize was answered or given up: nothing but responses is sent
-	// meanwhile.
+	// InitializeGate is guarded by the lock, too. It is not nil while the client's messages have to wait for an
+	// initialize, the client's or one of the bridge's own: meanwhile nothing of the client but responses is sent. It is closed
+	// when that was answered or given up; if the Conn ends meanwhile, it stays shut. A transport that does not use it leaves it nil.
 	InitializeGate chan struct{}
 
 	calls           map[jsonrpc.ID]C // the requests in progress, by id
@@ -43,7 +43,7 @@ type Ledger[C Call, S comparable] struct {
 // RefusalOf says why the client's request m is not to be sent, by the rules that all transports
 // have in common. ErrDuplicateID: its id is in use, and Send must not accept m. A Fault is
 // the answer to m: as many as most requests of the client are in progress (0: no limit), or m is
-// a second initialize while a session is open. Both nil: m may be sent. The lock is held.
+// a second initialize, after one that has succeeded, while a session is there (open). Both nil: m may be sent. The lock is held.
 func (l *Ledger[C, S]) RefusalOf(m jsonrpc.Message, most int, open bool) (*httpdial.Fault, error) {
 	switch _, used := l.calls[m.ID()]; {
 	case used:
@@ -85,7 +85,7 @@ func (l *Ledger[C, S]) Remove(call C) {
 	call.OnRemoved()
 }
 
-// Select returns the calls in progress for which wanted returns true. The lock is held.
+// Select returns the calls in progress for which wanted returns true, in any order; they stay in the Ledger. The lock is held.
 func (l *Ledger[C, S]) Select(wanted func(C) bool) []C {
 	var some []C
 	for _, call := range l.calls {
@@ -142,9 +142,9 @@ func (l *Ledger[C, S]) OpenInitializeGate(gate chan struct{}) {
 	close(gate)
 }
 
-// NoteServerMessage notes what a request or notification of the server says about the requests
-// of the session, and returns it with the ids that the client knows. False: it is a
-// request, and too many of this session are open to note one more.
+// NoteServerMessage notes what a request or notification of the server says about the server's requests
+// in the session, and returns it with the ids that the client knows. False: it is a
+// request, which is returned as it is, and too many of this session are open to note one more. It takes the lock.
 func (l *Ledger[C, S]) NoteServerMessage(session S, m jsonrpc.Message) (jsonrpc.Message, bool) {
 	switch {
 	case m.Kind() == jsonrpc.Request:

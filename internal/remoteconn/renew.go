@@ -16,18 +16,20 @@ const restoreSettingsTimeout = 10 * time.Second
 
 // A ReplacementSession is one that is to take the place of a lost one.
 type ReplacementSession interface {
-	// SendRequest makes a request of the bridge's own, and waits for the response.
+	// SendRequest makes a request of the bridge's own in the session, and waits for the response, which may be an error. A
+	// Fault says why there is none.
 	SendRequest(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, *httpdial.Fault)
 
-	// SendNotification sends a notification of the bridge's own.
+	// SendNotification sends a notification of the bridge's own in the session. A Fault says that it could not be sent.
 	SendNotification(ctx context.Context, m jsonrpc.Message) *httpdial.Fault
 
-	// OnInitialized is called, with the lock of the Ledger held, with the server's answer to
-	// initialize, and with what the client may be told then: see sessionstate.State.ChangeNotifications.
+	// OnInitialized is called, with the lock of the Ledger held, with the result that the server has answered to
+	// initialize, and with notifications that everything may have changed, which the client may be told when the session is
+	// renewed (sessionstate.State.ChangeNotifications).
 	OnInitialized(answer jsonrpc.Message, changed []jsonrpc.Message)
 }
 
-// RenewalOptions is how a session is renewed.
+// RenewalOptions are what Ledger.RenewSession needs to know of the Conn.
 type RenewalOptions struct {
 	Server            string        // names the server in texts
 	InitializeTimeout time.Duration // bounds initialize and notifications/initialized together; 0: no limit

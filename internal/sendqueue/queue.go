@@ -8,11 +8,11 @@ import (
 	"sync"
 )
 
-// minKeptCapacity is for how many messages a Queue keeps the memory of its list in any case. It keeps that
-// for more messages only as long as so many come.
+// minKeptCapacity bounds the memory that TakeAll keeps for the list of a Queue: in any case if it has room for no more than
+// four times so many messages; a larger one only if a quarter of it was needed for the messages just taken.
 const minKeptCapacity = 64
 
-// Queue holds the texts of messages until they are written. Any number of goroutines may send, one
+// Queue holds the texts of messages until they are taken, to be written. Any number of goroutines may send, one
 // takes.
 type Queue struct {
 	maxMessages, maxBytes int           // with so many messages, or bytes, the Queue is full
@@ -31,7 +31,8 @@ func New(maxMessages, maxBytes int) *Queue {
 	return &Queue{maxMessages: maxMessages, maxBytes: maxBytes, ready: make(chan struct{}, 1)}
 }
 
-// Send queues the text of a message, which nobody may change. It waits while the Queue is full. After Close it returns Close's error.
+// Send queues the text of a message, which nobody may change. It waits while the Queue is full. It returns the error of ctx
+// when that is done, and after Close that of Close; then nothing was queued.
 func (q *Queue) Send(ctx context.Context, text []byte) error {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -86,8 +87,9 @@ func (q *Queue) putLocked(text []byte) (taken bool) {
 // the Queue was closed. It is for the goroutine that takes.
 func (q *Queue) Ready() <-chan struct{} { return q.ready }
 
-// TakeAll returns all messages, in order, and keeps the memory of buf, which is empty, for
-// those to come. last says that the Queue is closed, so that no more will come.
+// TakeAll takes out all messages and returns them, in order. The Queue keeps the memory of buf, which is empty, for
+// those to come, unless it is too much (minKeptCapacity); if there are none, TakeAll returns buf. last says that the Queue
+// is closed, so that no more will come.
 func (q *Queue) TakeAll(buf [][]byte) (all [][]byte, last bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -20,15 +20,15 @@ const (
 // State is what one client knows of its sessions; S is one of them. The zero State is
 // that of a client that has not begun. A lock of the State's owner guards it.
 type State[S comparable] struct {
-	// InitializeRequest is the initialize with which the client has opened its session; zero: there is no
-	// session to renew.
+	// InitializeRequest is the client's last initialize, whether it was answered or not; zero: there was none, or the Conn
+	// has found that it leaves nothing to renew.
 	InitializeRequest jsonrpc.Message
 
-	// InitializedNotification is the notifications/initialized that the client has sent after
+	// InitializedNotification is the notifications/initialized that the client has sent since
 	// InitializeRequest; zero: it has sent none yet.
 	InitializedNotification jsonrpc.Message
 
-	// InitializeSucceeded says that the client has got a result for its InitializeRequest: it
+	// InitializeSucceeded says that the server has answered InitializeRequest with a result: the client
 	// takes the session for granted, and may not initialize again in it (LE16).
 	InitializeSucceeded bool
 
@@ -229,7 +229,7 @@ func (s *State[S]) Handoff(refused int) *Handoff {
 	return e
 }
 
-// AdoptHandoff makes the State what e says. The server's requests in e are noted as requests of
+// AdoptHandoff makes the State what e says, and forgets what it was before. The server's requests in e are noted as requests of
 // gone, a session that nothing is sent to, so that no other session gets their answers.
 func (s *State[S]) AdoptHandoff(e *Handoff, gone S) {
 	*s = State[S]{

@@ -26,8 +26,7 @@ const (
 	defaultEndpointTimeout = 10 * time.Second               // of Options.EndpointTimeout: the wait for the endpoint event
 )
 
-// ErrSessionLost is what Receive ends with after the event stream has, where
-// Options.NoRenew asks for that.
+// ErrSessionLost is the error with which Receive ends when the event stream has ended, if Options.NoRenew is set.
 var ErrSessionLost = errors.New("sseclient: the event stream has ended, and with it the session")
 
 // Handoff is the session of a Conn that has ended because the server changed its

@@ -18,8 +18,8 @@ const (
 	aheadTimeout      = time.Second           // how long a message waits until the server has accepted the one ahead of it
 	acceptTimeout     = 20 * time.Millisecond // how long a message still waits for that once the one ahead of it was written
 	oneWayTimeout     = time.Minute           // how long the server may take to accept a notification or a response
-	lingerTimeout     = 2 * time.Second       // how long a POST may go on after its request was answered
-	initializeTimeout = time.Minute           // how long the answer to initialize may take
+	lingerTimeout     = 2 * time.Second       // how long a POST may go on after its request was answered on the stream or given up, and how long the body of a reply is read that can be no answer
+	initializeTimeout = time.Minute           // how long the answer to initialize may take, if nobody has to sign in for it (httpdial.TimeoutWithSignIn)
 )
 
 // conn is the Conn that Client.Dial returns. Its goroutines are the reconnector, which sees to
@@ -37,7 +37,7 @@ type conn struct {
 	requestSlots remoteconn.Slots // a slot for each request that has a goroutine
 	oneWaySlots  remoteconn.Slots // a slot for each notification or response that has a goroutine
 	sendSlot     remoteconn.Slots // a lock, with one slot: who has it may send the next message. Send holds it until awaitSent has returned
-	refusing     sync.WaitGroup   // requests that are being refused: from admit until the error response is queued
+	refusing     sync.WaitGroup   // requests that are being refused: from admit until the error response is queued; handleOpenFailure waits for them before it ends the Conn
 
 	ledger      remoteconn.Ledger[*call, *session] // the requests in progress; its lock guards state, too
 	state       connState                          // the session, and what waits for one
@@ -105,7 +105,8 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 }
 
 // admitInTurn waits until nobody else is sending and InitializeGate is open, and calls
-// admit. If the result is sendNow, the caller has sendSlot and must release it.
+// admit. If the result is sendNow, the caller has sendSlot and must release it. The error is the one for Send: the
+// message cannot be taken.
 func (c *conn) admitInTurn(ctx context.Context, call *call) (admitResult, error) {
 	for {
 		if err := c.sendSlot.Acquire(ctx, &c.Base); err != nil {

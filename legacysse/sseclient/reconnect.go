@@ -216,7 +216,8 @@ func (k *reconnector) handleOpenFailure(fault *httpdial.Fault, wrongTransport bo
 }
 
 // handleSessionLoss deals with a session whose stream has ended: who waits for a response
-// gets an error, and the server's open requests are cancelled for the client.
+// gets an error, and the server's open requests are cancelled for the client. With NoRenew it ends the Conn; otherwise it
+// sets downFault if there is a session of the client to renew.
 func (k *reconnector) handleSessionLoss(s *session) {
 	c := k.c
 	c.ledger.Lock()

@@ -37,7 +37,7 @@ type session struct {
 	changeNotifications []jsonrpc.Message // what the client is told of a new session, with NotifyAfterRenewal
 }
 
-// admitResult is what becomes of a message: one field is set but for sendAfter.
+// admitResult is what becomes of a message: exactly one field is set, and beside sendNow sendAfter may be.
 type admitResult struct {
 	sendNow           bool            // the message is sent now
 	sendAfter         *call           // beside sendNow: the call that the message cancels, which the server has to accept first; nil: none
@@ -48,8 +48,8 @@ type admitResult struct {
 	err               error           // the message cannot be taken: Send returns this
 }
 
-// admit decides what becomes of a message of the client, and enters it into the ledger
-// if it may be sent.
+// admit decides what becomes of a message of the client. It enters a request into the ledger if it is sent now or
+// left to the reconnector.
 func (c *conn) admit(call *call) admitResult {
 	c.ledger.Lock()
 	defer c.ledger.Unlock()

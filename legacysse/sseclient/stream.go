@@ -27,8 +27,8 @@ const (
 
 const reasonEndpoint = "foreign_endpoint" // the Reason of a Fault: the endpoint event names another server, or no valid address (SS6)
 
-// openStream opens the event stream and waits for its first event (SS6). wrongTransport
-// says that there is no HTTP+SSE server at the URL. The session ends with ctx.
+// openStream opens the event stream, waits for the endpoint event (SS6), and starts the goroutine that reads the
+// stream. wrongTransport says that there is no HTTP+SSE server at the URL. The session ends with ctx.
 func (c *conn) openStream(ctx context.Context) (opened *session, wrongTransport bool, fault *httpdial.Fault) {
 	s := &session{ended: make(chan struct{}), began: time.Now()}
 	s.ctx, s.stop = context.WithCancel(ctx)

@@ -28,9 +28,9 @@ type call struct {
 
 	sent     chan struct{} // closed when the next message may set out
 	sentOnce sync.Once     // closes sent once
-	done     chan struct{} // closed when a request was answered or given up
+	done     chan struct{} // closed when a request was answered, cancelled or given up; never for another message
 
-	session *session // where it is posted first; nil: there was none when it was admitted
+	session *session // where it is posted first; nil: there was none when it was admitted, or it is an initialize
 
 	initializeGate  chan struct{} // other messages wait for it until this call, the client's initialize, is answered; nil: it is another call
 	newSession      *session      // of an initialize, also the bridge's own: the session that its reply has begun; nil: none
@@ -88,7 +88,7 @@ func (call *call) setSent() { call.sentOnce.Do(func() { close(call.sent) }) }
 // wantsResponse reports whether the call is a request, which gets a response.
 func (call *call) wantsResponse() bool { return call.kind == jsonrpc.Request }
 
-// isDone reports whether the call is a request that was answered or given up.
+// isDone reports whether the call is a request that was answered, cancelled or given up.
 func (call *call) isDone() bool {
 	select {
 	case <-call.done:

@@ -77,8 +77,9 @@ type Options struct {
 
 	// ResumeTimeout bounds how long a call waits for its stream, which has ended
 	// before the response, to be resumed (LE7): from the first attempt on, all
-	// attempts together, until one brings an event. Then the call is answered
-	// with an error. 0 means 15 s.
+	// attempts together, until one brings a new event. When the time is up, the call is
+	// answered with an error. A server that lets itself be polled has any time
+	// (minPollRetry). 0 means 15 s.
 	ResumeTimeout time.Duration
 
 	// CloseTimeout bounds the DELETE that ends a session (LE11).
@@ -116,13 +117,14 @@ type Options struct {
 	// OnRenewed is called when a session was renewed, and must not wait. It may be nil.
 	OnRenewed func()
 
-	// ConfirmUpgrade is asked when the server refuses the renewal of a session, with an
-	// error of its own or a 4xx, whether it speaks 2026-07-28 by now: if so, Receive
-	// ends with ErrUpgraded. refusal is that error, the zero Message if there is none.
-	// ConfirmUpgrade may wait, until ctx is done. nil: the Conn goes on trying.
+	// ConfirmUpgrade is asked whether the server speaks 2026-07-28 by now, when the server
+	// has refused the renewal of a session with a JSON-RPC error, or with a 4xx that is not about
+	// who asks, how much, or when. If it returns true, Receive ends with ErrUpgraded. refusal is the
+	// JSON-RPC error, the zero Message if there is none. ConfirmUpgrade may wait, until ctx is
+	// done. nil: the Conn goes on trying.
 	ConfirmUpgrade func(ctx context.Context, refusal jsonrpc.Message) bool
 
-	// OnOpened is called when the server has answered the client's initialize,
+	// OnOpened is called when the server has answered the client's initialize with a result,
 	// before Receive brings the answer, and must not wait: session says
 	// whether there is a session id. Without one the server has no way to ask
 	// the client anything. It may be nil.

@@ -47,7 +47,7 @@ func (c *conn) openStream(ctx context.Context, session *session, lastID string) 
 	return resp, nil
 }
 
-// openStreamWithin is openStream, with a limit to how long the server may take to answer.
+// openStreamWithin asks for a stream by GET, as openStream does, but gives up if the server has not answered within limit.
 func (c *conn) openStreamWithin(ctx context.Context, limit time.Duration, session *session, lastID string) (*http.Response, *httpdial.Fault) {
 	ctx, cancel := context.WithCancel(ctx)
 	late := time.AfterFunc(limit, cancel)

@@ -37,7 +37,9 @@ type ModernOptions struct {
 	// the environment, and ConnectTimeout.
 	Transport http.RoundTripper
 
-	// Authorize is that of Options: it adds credentials to the requests. nil: they are made as they are.
+	// Authorize wraps base, which is the Transport. The RoundTripper that it returns adds credentials to
+	// each request, sees first the replies that refuse them, and may send a request again. If its error
+	// is a *Fault, clients are told that. nil: the requests go out as they are.
 	Authorize func(base http.RoundTripper) http.RoundTripper
 
 	// TLS says which servers are trusted, and has the client's certificates.

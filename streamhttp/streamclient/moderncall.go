@@ -40,7 +40,8 @@ func (c *modernConn) ask(call *modernCall) (jsonrpc.Message, *httpdial.Fault) {
 
 // finishReply reads what is left of a reply that has answered its request, nil
 // for nothing: the server should end it now, and the connection can be used
-// again if it does. Nothing that comes is of use any more (J13).
+// again if it does. After streamLinger it calls cancel, which ends the reply. Nothing that
+// comes is of use any more (J13).
 func finishReply(rest *http.Response, cancel context.CancelFunc) {
 	if rest == nil {
 		return

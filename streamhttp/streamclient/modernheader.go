@@ -28,7 +28,7 @@ type modernAttempt struct {
 	resent        bool // the request was sent again because its reply was lost
 	busyRetries   int  // how often the request was sent again because the server was busy
 	nameRetried   bool // the server has refused the Mcp-Name, and rawName was changed
-	paramsRetried bool // the server has refused the Mcp-Param headers, and its tools were listed again
+	paramsRetried bool // the server has refused the headers of a tools/call, maybe the Mcp-Param ones, and was asked for its tools again
 }
 
 // prepareHeaders makes attempt.header for a call; it may have to ask the server for its tools. A call
@@ -132,8 +132,8 @@ func isHeaderMismatch(m jsonrpc.Message) bool {
 	return m.IsError() && string(m.Lookup("error", "code")) == "-32020"
 }
 
-// wantsOtherHeaders reports whether a response says that the headers were wrong, and others are left
-// to be tried.
+// wantsOtherHeaders reports whether a response says that the headers were wrong, and others may be left
+// to be tried (correctHeaders): not if both the name and the params were corrected before.
 func (at *modernAttempt) wantsOtherHeaders(answer jsonrpc.Message) bool {
 	return isHeaderMismatch(answer) && !(at.nameRetried && at.paramsRetried)
 }

@@ -72,8 +72,8 @@ func (t *modernTools) lookUp(name string, afterSeq uint64, needed bool) (tool mo
 	return modernTool{}, t.listing, true
 }
 
-// endListing ends a walk that was made for the sake of the tool called name. ok: the server has
-// answered.
+// endListing ends a walk that was made for the sake of the tool called name, of which nothing was learned after
+// afterSeq before. ok: the server has answered. If the tool was in no page, that is noted.
 func (t *modernTools) endListing(l *modernListing, ok bool, name string, afterSeq uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

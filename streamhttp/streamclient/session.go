@@ -299,7 +299,8 @@ func (n *renewer) noteWaitingRequest(call *call) {
 }
 
 // retryAttended has the next attempt made now, for this request of the client, if there is no session only because somebody has to
-// sign in. The request is admitted again when InitializeGate opens. true once for each request. The lock of the ledger is held.
+// sign in. The request is admitted again when InitializeGate opens. It reports whether it did, which it does once for a request at
+// most. The lock of the ledger is held.
 func (n *renewer) retryAttended(call *call) bool {
 	c, r := n.c, n.repair
 	if call.attended || call.kind != jsonrpc.Request || call.method == "initialize" || !c.isDown() || r.nextAttempt.IsZero() ||
@@ -367,7 +368,8 @@ func (n *renewer) notifyChanged(session *session) {
 }
 
 // handshake initializes in the client's place and tells the new session what the old one
-// knew. refused: it was initialize that has failed with the fault.
+// knew. refused: the fault is that of initialize, to which there was no response. It is false if
+// initialize was answered with a JSON-RPC error, or something later has failed.
 func (n *renewer) handshake(ctx context.Context) (session *session, refused bool, fault *httpdial.Fault) {
 	c := n.c
 	o := &renewedSession{c: c}
@@ -387,7 +389,7 @@ func (n *renewer) handshake(ctx context.Context) (session *session, refused bool
 type renewedSession struct {
 	c       *conn    // the Conn that the session is of
 	session *session // the session, begun by the reply to initialize; nil: there was no such reply
-	refused bool     // initialize has failed with a fault
+	refused bool     // initialize has failed with a fault: there was no response to it, not even an error
 }
 
 // SendRequest implements remoteconn.ReplacementSession: it sends m and waits for the response.
@@ -413,8 +415,8 @@ func (o *renewedSession) OnInitialized(answer jsonrpc.Message, changed []jsonrpc
 	}
 }
 
-// ask sends m, a request of the bridge's own, in this session, and waits for the response, which is
-// reply of the call. The fault says why there is none.
+// ask sends m, a request of the bridge's own, in this session (nil: in none, as initialize), and waits for the response,
+// which is reply of the call. The fault says why there is none.
 func (c *conn) ask(ctx context.Context, m jsonrpc.Message, session *session) (*call, *httpdial.Fault) {
 	call := newCall(c, m)
 	call.isOwn, call.session, call.attended, call.tell = true, session, !httpdial.IsUnattended(ctx), httpdial.ProgressOf(ctx)

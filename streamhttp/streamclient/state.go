@@ -24,7 +24,7 @@ type session struct {
 	id             string             // the Mcp-Session-Id; "": the server has none
 	ctx            context.Context    // the ctx of its standalone stream; done when the session is over. Its POSTs have the ctx of their call, and go on
 	stop           context.CancelFunc // ends ctx
-	listenAnswered chan struct{}      // closed when the server has answered the first GET
+	listenAnswered chan struct{}      // closed when the server has answered the first GET for the standalone stream, or that has failed
 	noListenStream chan struct{}      // closed when nobody reads a standalone stream any more: the server offers none, or the session is over
 
 	version     string // the negotiated protocol version; "" until the result of initialize is there
@@ -35,12 +35,12 @@ type session struct {
 	streamUnavailable   chan struct{} // closed while its standalone stream cannot be had; another one when it can again
 	isStreamUnavailable bool          // streamUnavailable is closed
 
-	changeNotifications []jsonrpc.Message // what the client is told of this session if it replaces another, with NotifyAfterRenewal
+	changeNotifications []jsonrpc.Message // that everything may have changed: what the client is told if this session replaces a lost one; only with NotifyAfterRenewal
 }
 
-// admit waits while InitializeGate is shut, and enters the call into the ledger. ahead is closed
-// when it is the call's turn. A nil ahead means that the message is not to be sent: it is
-// to be answered with the fault, cannot be taken (err), or nobody needs it.
+// admit waits while InitializeGate is shut, and decides what becomes of a message of the client; a request that is to be
+// sent is then in the ledger. ahead is closed when it is the message's turn to be sent. A nil ahead means that the message
+// is not to be sent: it is to be answered with the fault, cannot be taken (err), or nobody needs it.
 func (c *conn) admit(ctx context.Context, call *call) (ahead <-chan struct{}, fault *httpdial.Fault, err error) {
 	for {
 		result := c.tryAdmit(call)
@@ -65,7 +65,7 @@ type admitResult struct {
 	err        error           // the message cannot be taken: Send returns this
 }
 
-// tryAdmit decides what becomes of a message of the client, and enters it into the ledger if it
+// tryAdmit decides what becomes of a message of the client, and enters a request into the ledger if it
 // is to be sent.
 func (c *conn) tryAdmit(call *call) (result admitResult) {
 	c.ledger.Lock()

@@ -21,7 +21,7 @@ const (
 	defaultReconnectDelay = time.Second           // how long to wait before a stream is opened again, if the server has not said
 	minReconnectDelay     = 10 * time.Millisecond // the shortest wait before a stream is opened again, whatever the server says
 	minBackoff            = time.Second / 4       // what the wait grows from after fruitless connections, if the server wants a shorter one
-	minPollRetry          = time.Second / 4       // a server whose retry field is no shorter than this may end each connection of a stream early: it lets itself be polled
+	minPollRetry          = time.Second / 4       // a server whose retry field is no shorter than this, or that has sent none, may end each connection of a stream early, behind an event id: it lets itself be polled
 	maxBackoff            = 30 * time.Second      // up to which the wait grows after fruitless connections
 	maxServerRetry        = 10 * time.Minute      // the longest wait that a server's retry field may ask for
 	steadyAfter           = 10 * time.Second      // a connection that lasts so long does not count as fruitless
@@ -40,8 +40,8 @@ type resumePoint struct {
 // noteConnectionEnd notes what the reader of a connection has learned, at the connection's end, and
 // counts the connection in failures if it was fruitless: it brought no data, or ended at the event that
 // was the last already, because the server repeats itself. A connection is never fruitless if it lasted
-// for steadyAfter, or if the server lets itself be polled: it sends an id each time, and a retry field
-// of at least minPollRetry (LE7). An id that is new is progress all the same.
+// for steadyAfter, or if the server lets itself be polled: it sends an id each time, if only the same
+// one, and its last retry field, if it has sent one, was at least minPollRetry (LE7). An id that is new is progress all the same.
 func (s *resumePoint) noteConnectionEnd(r *sse.Reader, hasData bool, lifetime time.Duration) {
 	if d, ok := r.Retry(); ok {
 		s.retry, s.hasRetry = d, true
@@ -66,7 +66,7 @@ func (s *resumePoint) noteConnectionEnd(r *sse.Reader, hasData bool, lifetime ti
 	}
 }
 
-// timeLeft returns how much is left of limit, the time for fruitless connections. That time
+// timeLeft returns how much is left of limit, the time for fruitless connections; 0 or negative: nothing is. That time
 // begins with the first call of timeLeft since there was progress.
 func (s *resumePoint) timeLeft(limit time.Duration) time.Duration {
 	if s.giveUpAt.IsZero() {
@@ -112,9 +112,9 @@ func (s *resumePoint) nextDelay() time.Duration {
 	return d
 }
 
-// readEvents hands on what a stream carries, until the stream ends or a fault
-// of call; hasData says that there was an event with data. A nil call means the
-// standalone stream, which no single event can make fail.
+// readEvents hands on what a stream carries, until the stream ends or an event is at fault,
+// which makes call fail; hasData says that there was an event with data. A nil call means the
+// standalone stream, which no single event can make fail: such an event is dropped.
 func (c *conn) readEvents(r *sse.Reader, call *call, session *session) (hasData bool, fault *httpdial.Fault) {
 	lingering := false
 	for {
@@ -226,7 +226,7 @@ type listener struct {
 }
 
 // startListening starts to read the standalone stream of the session (LE9), unless
-// that was done. The right time is when the server has accepted
+// that was done, or session is nil. The right time is when the server has accepted
 // notifications/initialized; a client that leaves that out gets the stream
 // with its first request.
 func (l *listener) startListening(session *session) {
@@ -243,9 +243,9 @@ func (l *listener) startListening(session *session) {
 	}
 }
 
-// startListeningAndWait is startListening, and waits a moment until the server has answered:
-// what the server says to the requests that follow should find the stream, and
-// some servers take the first GET after a request for a resumption.
+// startListeningAndWait starts to read the standalone stream of the session, as startListening does, and waits until
+// the server has answered the GET, for listenTimeout at most: what the server says to the requests that follow should
+// find the stream, and some servers take the first GET after a request for a resumption. A nil session: nothing is done.
 func (l *listener) startListeningAndWait(session *session) {
 	if session == nil {
 		return
