@@ -39,7 +39,7 @@ type HandlerOptions struct {
 	MaxBatch       int // messages in a batch; one with more is refused (LI9). 0: 50
 
 	KeepAlive  time.Duration // between comments on a silent stream (LI26). 0: 15 s; negative: none
-	StallAfter time.Duration // a reader that takes nothing for that long is cut off. 0: 30 s; negative: never
+	StallAfter time.Duration // a client that takes nothing of its event stream for that long, while there is something to write, is cut off. 0: 30 s; negative: never
 
 	// SessionTimeout ends a session in which no message went either way for
 	// so long, calls in progress or not. The stream itself shows that the client is there, so

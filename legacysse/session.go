@@ -74,7 +74,8 @@ func newSession(owner string) *session {
 	return s
 }
 
-// logName names the session in the log, where its id would be a key to it.
+// logName returns what the log calls the session: the name that observers know it by, or else the beginning of its id. The whole
+// id would be a key to the session.
 func (s *session) logName() string { return s.origin.Tag(s.id[:6]) }
 
 // touch notes that a message goes, in either direction.

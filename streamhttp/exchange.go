@@ -164,8 +164,8 @@ func (e *exchange) setKeepAliveTimer() {
 	}
 }
 
-// onTimer begins the stream, or writes a keep-alive comment to it. While somebody else writes the reply,
-// it only has itself called again (resetTimer).
+// onTimer begins the stream if there is none yet, or else writes a keep-alive comment to it. While somebody else writes the
+// reply, it only has itself called again (resetTimer).
 func (e *exchange) onTimer() {
 	if !e.mu.TryLock() { // somebody writes a message, or drops one
 		e.resetTimer()
@@ -268,7 +268,7 @@ func (e *exchange) awaitEnd(ctx context.Context, sink bridge.Sink) error {
 	}
 }
 
-// sendCancellation hands on the cancellation of the request, once.
+// sendCancellation hands on the cancellation of the request, once. It returns io.EOF, or the error of sink.
 func (e *exchange) sendCancellation(ctx context.Context, sink bridge.Sink) error {
 	if !e.cancellationSent {
 		err := sink.Send(ctx, jsonrpc.NewNotification("notifications/cancelled", []byte(`{"requestId":`+e.id.String()+`}`)))
@@ -523,7 +523,8 @@ func (e *exchange) Close(error) error {
 }
 
 // release ends the exchange for good: the reply belongs to net/http again, and nothing of
-// the exchange goes on. If the client has hung up before there was a reply, there will be none.
+// the exchange goes on. If the client has hung up before there was a reply, release panics
+// (abortHandler), so that there will be none.
 func (e *exchange) release() {
 	defer e.stopTimer()
 	e.mu.Lock()

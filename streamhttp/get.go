@@ -67,8 +67,9 @@ func parseEventID(id string) (key, seq uint64, ok bool) {
 	return key, seq, err1 == nil && err2 == nil
 }
 
-// serveSSE writes a stream until it is finished, the client has gone, or
-// another connection takes the stream over. Meanwhile the server gets what waits in toServer.
+// serveSSE writes a stream until it is finished, the client has gone,
+// another connection takes the stream over, or the token of the request ends it (mayOutliveToken).
+// Meanwhile the server gets what waits in toServer.
 func (h *Handler) serveSSE(w http.ResponseWriter, r *http.Request, s *session, st *stream, rd *reader, toServer *serverOutbox) {
 	seen := s.origin.Session()
 	if seen == nil {
@@ -161,8 +162,8 @@ func tokenEndReason(r *http.Request) (why string) {
 	return "its token was revoked"
 }
 
-// mayOutliveToken reports whether a request whose token is not valid any more goes on to its answer:
-// it does if it is a POST, and the token has only expired.
+// mayOutliveToken reports whether the stream of a request whose token is not valid any more goes on to the answer:
+// it does if the request is a POST, and the token has only expired, and was not revoked.
 func mayOutliveToken(r *http.Request) bool {
 	return r.Method == http.MethodPost && context.Cause(access.TokenContext(r)) == access.ErrExpired
 }

@@ -84,7 +84,7 @@ type HandlerOptions struct {
 	ModernCommitAfter time.Duration
 
 	KeepAlive   time.Duration // between comments on a silent SSE stream (LI26). 0: 15 s; negative: none
-	StallAfter  time.Duration // a reader that takes nothing for that long is cut off. 0: 30 s
+	StallAfter  time.Duration // a client that takes nothing of what is written to it for that long is cut off. 0: 30 s; negative: never
 	HoldTimeout time.Duration // how long a server request waits for a stream (B.3); then the bridge refuses it. 0: 10 s
 
 	ReplayBytes  int           // how many bytes of events that were written a session keeps for resumption; as many more may wait on streams that nobody reads, and in each list of what has no stream yet. 0: 4 MiB

@@ -177,7 +177,7 @@ func (s *standaloneStreams) connect(st *stream) {
 	s.connected = append(s.connected, st)
 }
 
-// removeSurplus takes out the oldest connected stream, if there are too many; nil: there are not.
+// removeSurplus takes out the oldest connected stream, if there are too many, and returns it; nil: there are not.
 func (s *standaloneStreams) removeSurplus() *stream {
 	if len(s.connected) <= maxConnectedStandalone {
 		return nil

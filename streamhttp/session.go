@@ -21,9 +21,9 @@ var (
 // waits too.
 const highWater = 256 << 10
 
-// session is one legacy client's session: the bridge.Conn that the Handler hands to
-// its bridge.Handler. Receive hands on what the client POSTs; Send picks the
-// response stream (docs/rules.md, part B).
+// session is one legacy client's session, or one stateless POST (newStateless): the bridge.Conn
+// that the Handler hands to its bridge.Handler. Receive hands on what the client POSTs; Send
+// picks the response stream (docs/rules.md, part B).
 //
 // Order of locks: session.mu comes before the lock of postQueue, of a reader and of the
 // budget; postQueue.delivering and reader.mu are held while somebody does another's work, and
@@ -212,7 +212,8 @@ func (s *session) revision() string {
 	return s.handshake.version
 }
 
-// logName names the session in logs; the id itself is a credential of sorts.
+// logName returns what the log calls the session: the name that observers know it by, or else the beginning of its id. The whole
+// id is a credential of sorts.
 func (s *session) logName() string { return s.origin.Tag(s.id[:6]) }
 
 // notePassed notes what a message of the client says about the session, once the server has it.

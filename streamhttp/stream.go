@@ -88,7 +88,7 @@ func (st *stream) wakeSenders() {
 // jsonAnswer returns the pending events if they are the whole answer to the POST
 // and nothing but responses, so that it can be plain JSON (LI7). mustStream says that
 // the reply has to be a stream: there is another message, the time is up, or the POST
-// gets no response. nil and false: neither is known yet.
+// gets no response. nil and false: the answer is not there yet, and may still become plain JSON.
 func (st *stream) jsonAnswer() (answer []event, mustStream bool) {
 	for _, e := range st.pending {
 		if e.kind != jsonrpc.Response {

@@ -87,7 +87,7 @@ func (s *session) commit(st *stream) {
 }
 
 // jsonAnswer returns the whole answer to a POST if it is there and can be plain JSON, or reports
-// that it must be a stream. nil and false: neither is known yet. It takes the lock.
+// that it must be a stream. nil and false: it is not there yet, and may still become plain JSON. It takes the lock.
 func (s *session) jsonAnswer(st *stream) (answer []event, mustStream bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,8 +148,8 @@ func (s *session) detach(st *stream, r *reader) {
 	}
 }
 
-// detachStandalone is detach for a standalone stream: st can be resumed, but what was not written on it yet goes another
-// way (reroute), on a stream that is read now or on the next one.
+// detachStandalone notes that nobody reads st, a standalone stream, any more: st can be resumed, but what was not written on
+// it yet goes another way (reroute), on a stream that is read now or on the next one.
 func (s *session) detachStandalone(st *stream) {
 	s.standalone.remove(st)
 	back := st.pending

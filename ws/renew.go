@@ -23,7 +23,7 @@ type renewOptions struct {
 
 // renewer is the Conn that Client.Dial returns: a session with a server over
 // one connection after the other. It knows nothing of WebSockets. One goroutine,
-// the reconnector's, makes the connections; it runs from the first message on for as long as
+// the reconnector's, makes the connections; it runs from the first request on for as long as
 // there is, or should be, a connection. The goroutine that brings a message over a
 // connection hands it on.
 type renewer struct {
@@ -39,7 +39,7 @@ type renewer struct {
 	reconnector reconnector // makes the connections of the renewer
 }
 
-// newRenewer makes a renewer with these options, which connects at the first Send. dial makes a connection; onClosed is called at the end
+// newRenewer makes a renewer with these options, which connects when the first request is sent. dial makes a connection; onClosed is called at the end
 // of Close.
 func newRenewer(dial func(ctx context.Context) (bridge.Conn, error), onClosed func(), opts renewOptions) *renewer {
 	r := &renewer{dial: dial, onClosed: onClosed, opts: opts}

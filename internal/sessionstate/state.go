@@ -32,8 +32,8 @@ type State[S comparable] struct {
 	// takes the session for granted, and may not initialize again in it (LE16).
 	InitializeSucceeded bool
 
-	setLevelRequest   jsonrpc.Message            // the client's last logging/setLevel; zero: none
-	subscribeRequests map[string]jsonrpc.Message // the client's resources/subscribe, by the URI as raw JSON
+	setLevelRequest   jsonrpc.Message            // the client's last logging/setLevel that has succeeded; zero: none
+	subscribeRequests map[string]jsonrpc.Message // the client's resources/subscribe that have succeeded and are not unsubscribed, by the URI as raw JSON
 
 	serverRequests map[jsonrpc.ID]serverRequest[S] // the server's requests, by the id that the client knows
 	lastBridgeID   int64                           // the number in the last id that the bridge has made (nextBridgeID), in this State or one before it (AdoptHandoff)
@@ -201,13 +201,13 @@ type Handoff struct {
 	// one transport or another.
 	RefusedRenewals int
 
-	initializeSucceeded     bool                       // State.InitializeSucceeded
-	initializeRequest       jsonrpc.Message            // State.InitializeRequest
-	initializedNotification jsonrpc.Message            // State.InitializedNotification
-	setLevelRequest         jsonrpc.Message            // the client's last logging/setLevel; zero: none
-	subscribeRequests       map[string]jsonrpc.Message // the client's resources/subscribe, by the URI as raw JSON
+	initializeSucceeded     bool                       // State.InitializeSucceeded: the client's initialize was answered with a result
+	initializeRequest       jsonrpc.Message            // State.InitializeRequest: the client's last initialize
+	initializedNotification jsonrpc.Message            // State.InitializedNotification: the client's notifications/initialized; zero: none yet
+	setLevelRequest         jsonrpc.Message            // State.setLevelRequest: the client's last logging/setLevel that has succeeded; zero: none
+	subscribeRequests       map[string]jsonrpc.Message // State.subscribeRequests: the client's subscriptions, by the URI as raw JSON
 	serverRequestIDs        map[jsonrpc.ID]jsonrpc.ID  // the server's requests that the client has not answered: from the id that the client knows to the server's
-	lastBridgeID            int64                      // State.lastBridgeID
+	lastBridgeID            int64                      // State.lastBridgeID: the number in the last id that the bridge has made
 }
 
 // Handoff returns what AdoptHandoff of another State needs to go on with this one; refused becomes its

@@ -222,7 +222,7 @@ func (c *conn) readJSONReply(call *call, session *session, resp *http.Response) 
 	return nil
 }
 
-// maxPreallocated is up to which Content-Length, in bytes, the memory for a body is taken before the
+// maxPreallocated is the greatest Content-Length, in bytes, for which the memory for a body is taken before the
 // body has come.
 const maxPreallocated = 4 << 20
 

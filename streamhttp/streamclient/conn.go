@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	maxOneWay        = 64               // how many notifications and responses may be on their way to the server at once
+	maxOneWay        = 64               // how many notifications and responses may be on their way to the server at once; over 2026-07-28, as many of each
 	aheadTimeout     = time.Second      // how long Send waits until the message ahead was written
 	notificationWait = time.Second      // how long Send waits until a notification was accepted
 	listenTimeout    = time.Second / 10 // how long messages behind notifications/initialized wait until the server has answered the GET for the standalone stream
 	oneWayTimeout    = time.Minute      // how long the server may take to accept a notification or a response
 	streamLinger     = time.Second / 2  // how long the stream of a call may stay open after the response
-	cancelLinger     = 2 * time.Second  // how long the stream of a call may stay open after the server has accepted the cancellation of the call
+	cancelLinger     = 2 * time.Second  // how long the stream of a call may stay open after the POST with the cancellation of the call is over
 	maxCancelLinger  = 10 * time.Second // how long the stream of a call may stay open after the client has cancelled the call, whatever the server does
 )
 

@@ -79,7 +79,8 @@ func (b *cancelOnCloseBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// deleteSession ends a session at the server (LE11). Nothing depends on the answer.
+// deleteSession ends a session at the server, if it has an id, and waits for the answer, for CloseTimeout at most (LE11).
+// Nothing depends on the answer.
 func (c *conn) deleteSession(session *session) {
 	if session.id == "" {
 		return

@@ -109,12 +109,13 @@ func (c *modernConn) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
-// Send sends m in a POST of its own (ME1). Requests keep no order: HTTP knows
-// none, and nothing in this revision depends on it. A notification was taken by
-// the server when Send returns, or it has waited for a second.
+// Send sends m in a POST of its own (ME1), but for notifications/cancelled, which closes the
+// reply to its request. Requests keep no order: HTTP knows
+// none, and nothing in this revision depends on it. Send of any other notification waits until the
+// server has taken it, for a second at most.
 //
 // Send waits for the server and for Receive to be called, but never in order to
-// cancel.
+// cancel, or to send a response.
 func (c *modernConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if err := c.Err(ctx); err != nil {
 		return err

@@ -117,7 +117,7 @@ func (at *modernAttempt) encodeEmpty(params http.Header) {
 	}
 }
 
-// isHeaderText reports whether s can be the value of a header as it is.
+// isHeaderText reports whether s can be the value of a header as it is, without base64; false for "".
 func isHeaderText(s string) bool { return s != "" && toolheader.EncodeValue(s) == s }
 
 // maySendRaw reports whether a name can be the value of a header without base64, also if it is not

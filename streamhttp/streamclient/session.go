@@ -61,7 +61,8 @@ func negotiatedVersion(result jsonrpc.Message) string {
 }
 
 // setSessionFromInitialize makes the session that begins with the client's initialize the current one,
-// if m, the answer, is a result.
+// if m, the answer, is a result. An earlier session, or after an error this one, is to be ended at the server
+// (call.replacedSession).
 func (c *conn) setSessionFromInitialize(call *call, m jsonrpc.Message) {
 	c.ledger.Lock()
 	c.state.newSession = nil
@@ -103,23 +104,23 @@ func (c *conn) handleInitializeFailure(call *call, fault *httpdial.Fault) {
 	c.Go(func() { c.renewer.repairLoop(r) })
 }
 
-// renewer gets a new session for a conn in the place of one that is lost. The lock of the
-// ledger guards it.
+// renewer gets a new session for a conn in the place of one that is lost, or that the client's initialize was to open
+// but could not (handleInitializeFailure). The lock of the ledger guards it.
 type renewer struct {
-	c               *conn   // the conn whose lost session is to be replaced
+	c               *conn   // the conn whose sessions it gets
 	repair          *repair // the repair that is going on; nil unless the bridge tries to get a session
 	refusedRenewals int     // how many renewals in a row the server had refused before this Conn took the session over; 0 after a renewal
 }
 
-// repair is the attempt of the bridge to get a session that the client
-// takes for granted. There is one at a time.
+// repair is what the bridge does, with one attempt or many, to get a session by itself, because the
+// client takes it for granted or will not ask again. There is one at a time.
 type repair struct {
 	ctx         context.Context    // done when the repair is over, the client initializes by itself, or the Conn ends
 	stop        context.CancelFunc // ends ctx
 	attemptDone chan struct{}      // closed when the attempt is over for which messages wait: the first one, or one for retryAttended. InitializeGate until then
 	retryNow    chan struct{}      // an element in it ends the wait before the next attempt
 
-	fault       *httpdial.Fault // why the last attempt has failed; nil: there was none yet
+	fault       *httpdial.Fault // why the last attempt, or the client's initialize before the first one, has failed; nil: none has yet
 	putOffs     int             // how often an attempt was put off so far
 	wait        time.Duration   // how long the next attempt waits
 	nextAttempt time.Time       // when the next attempt is made; zero: it is under way
@@ -128,7 +129,7 @@ type repair struct {
 	progressTellers []func(text string) // for each request that waits for the attempt: tells its client what it waits for
 }
 
-// newRepair makes a repair of a lost session for repairLoop. now: the first attempt is made at once, and the
+// newRepair makes a repair for repairLoop. now: the first attempt is made at once, and the
 // caller lets messages wait for attemptDone; otherwise it is made after the first wait (putOff), and no
 // message waits for it. The lock of the ledger is held.
 func (n *renewer) newRepair(now bool) *repair {
@@ -352,8 +353,8 @@ func (n *renewer) finishAttempt(r *repair, session *session, fault *httpdial.Fau
 	return true
 }
 
-// notifyChanged tells the client what may have changed with a new session (ST9).
-// That waits for Receive to be called; nothing else waits for it.
+// notifyChanged tells the client, with NotifyAfterRenewal, that everything may have changed with a new session (ST9), if that
+// is still the current one. It waits for Receive to be called; nothing else waits for it.
 func (n *renewer) notifyChanged(session *session) {
 	c := n.c
 	c.ledger.Lock()

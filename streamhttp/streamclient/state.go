@@ -14,7 +14,7 @@ type state struct {
 	// there was none.
 	lastSent <-chan struct{}
 
-	session    *session // the current session; nil before initialize and while the server is down
+	session    *session // the current session; nil until initialize was answered with a result, and while a lost session is not renewed
 	newSession *session // begun by the reply to the client's initialize, whose answer has not come yet; nil: none
 }
 
@@ -30,7 +30,7 @@ type session struct {
 	version     string // the negotiated protocol version; "" until the result of initialize is there
 	initialized bool   // the server was sent notifications/initialized in it
 	listening   bool   // a goroutine reads its standalone stream, or did
-	lost        bool   // the server has forgotten it, or it was replaced
+	lost        bool   // the server has forgotten it, it was replaced, or the Conn is being closed
 
 	streamUnavailable   chan struct{} // closed while its standalone stream cannot be had; another one when it can again
 	isStreamUnavailable bool          // streamUnavailable is closed

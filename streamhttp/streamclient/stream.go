@@ -254,8 +254,8 @@ func (l *listener) startListeningAndWait(session *session) {
 	httpdial.Pause(session.ctx, session.listenAnswered, listenTimeout)
 }
 
-// listen reads the standalone stream for as long as the session lasts, or
-// until it is known that the server offers none.
+// listen is the goroutine that reads the standalone stream of the session, and opens it again when it ends, for as long
+// as the session lasts, or until it is known that the server offers none.
 func (l *listener) listen(session *session) {
 	c := l.c
 	defer close(session.noListenStream)
