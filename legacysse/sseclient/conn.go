@@ -16,7 +16,7 @@ import (
 const (
 	maxOneWay         = 64                    // how many notifications and responses may be on their way to the server at once
 	aheadTimeout      = time.Second           // how long a message waits until the server has accepted the one ahead of it
-	acceptTimeout     = 20 * time.Millisecond // how long a message still waits for that once the one ahead of it was written
+	acceptTimeout     = 20 * time.Millisecond // how long a message still waits until the server has accepted the one ahead of it, once that was written
 	oneWayTimeout     = time.Minute           // how long the server may take to accept a notification or a response
 	lingerTimeout     = 2 * time.Second       // how long a POST may go on after its request was answered on the stream or given up, and how long the body of a reply is read that can be no answer
 	initializeTimeout = time.Minute           // how long the answer to initialize may take, if nobody has to sign in for it (httpdial.TimeoutWithSignIn)

@@ -34,7 +34,7 @@ type session struct {
 	initialized         bool              // the server was sent notifications/initialized in it
 	lost                bool              // the session is over
 	bridgeEndFault      *httpdial.Fault   // why the bridge itself has ended the event stream; nil: it has not
-	changeNotifications []jsonrpc.Message // what the client is told of a new session, with NotifyAfterRenewal
+	changeNotifications []jsonrpc.Message // that everything may have changed: what the client is told if this session replaces a lost one; only with NotifyAfterRenewal
 }
 
 // admitResult is what becomes of a message: exactly one field is set, and beside sendNow sendAfter may be.
