@@ -75,8 +75,8 @@ func authNames() []string {
 	return names
 }
 
-// readAuth reads "auth", which says how to sign in to a server, and returns it as Server.Auth has it. A key that is not known is recorded
-// as a mistake.
+// readAuth reads "auth", which says how to sign in to a server, and returns the values by the names of their flags, as Server.Auth has them;
+// nil: it is no object. A key that is not known, or has a wrong value, is recorded as a mistake.
 func (p *parser) readAuth(m member) map[string][]string {
 	all, ok := p.knownMembers(m.value, m.label)
 	if !ok {

@@ -44,20 +44,20 @@ type Config struct {
 	Notices []Problem
 }
 
-// A Server is one server of the file, with variables expanded and defaults
-// filled in. It has either a Command or a URL.
+// A Server is one server of the file, with variables expanded and defaults filled in. It has either a Command or a URL; one that is
+// disabled, or not Options.OnlyServer, may have neither, if the one that it has in the file needs a variable that is not set.
 type Server struct {
 	Name        string // the key of the server in the file; it can be one segment of a path, percent-encoded
 	Description string // a text for people
-	Disabled    bool   // it is not served; strings of it that have unset variables are empty
+	Disabled    bool   // it is not served; a string of it that has an unset variable is empty
 
 	Command string            // the program to run; "": the server has a URL
 	Args    []string          // the arguments of Command
 	Env     map[string]string // the environment variables that envFile and env set for Command; env wins
 	Dir     string            // the working directory of Command: absolute, or "" for the bridge's own
 
-	// UnexpandedCommand and UnexpandedDir are the Command and the Dir as they stand in the file, where that has
-	// variables in them: what these hold may be secret, and is not for logs and errors.
+	// UnexpandedCommand and UnexpandedDir are the Command and the Dir as they stand in the file, if they have variables (${NAME}) there;
+	// else "". Logs and errors show them in place of Command and Dir: what a variable holds may be secret.
 	UnexpandedCommand, UnexpandedDir string
 
 	URL    string      // the address of a remote server: http, https, ws, wss, unix:PATH or tcp:HOST:PORT; "": the server has a Command
@@ -67,7 +67,7 @@ type Server struct {
 	// flag would be given; and the secrets AuthSecret and AuthIDPSecret, for which there is no flag. nil: the file says nothing.
 	Auth map[string][]string
 
-	Settings
+	Settings // the bridge's own settings for the server
 }
 
 // Environ returns Env as NAME=VALUE, sorted by name.
@@ -80,34 +80,32 @@ func (s Server) Environ() []string {
 	return env
 }
 
-// Settings are the bridge's own settings for a server. Each means what the
-// flag of the same name means: 0 is "never", "do not wait" or "no limit" where
-// the flag's 0 is.
+// Settings are the bridge's own settings for a server. Each means what the flag of the same name means, also 0.
 type Settings struct {
 	Isolation      string        // which clients share a process: auto, session, principal, shared or request
 	Protocol       string        // what is spoken with the server: auto, legacy or modern
 	ClientProtocol string        // what clients may speak: auto, legacy or modern
-	ParkTimeout    time.Duration // how long a call waits for the client's answers to input requests
+	ParkTimeout    time.Duration // how long a call waits for the client's answers to input requests; more than 0
 	MaxChildren    int           // how many processes the server may have at a time; 0: one for each session, and 100 that clients share (32 with isolation request)
-	Queue          int           // how many clients may wait for a process to end
-	QueueTimeout   time.Duration // how long a client waits for a process to end before it is refused
-	MaxSessions    int           // how many sessions each transport may have
-	SessionTimeout time.Duration // how long a Streamable HTTP session may be idle before it is ended; 0: for ever
+	Queue          int           // how many clients may wait for a process to end; 0: none
+	QueueTimeout   time.Duration // how long a client waits for a process to end before it is refused; 0: 10 s
+	MaxSessions    int           // how many sessions each transport may have; more than 0
+	SessionTimeout time.Duration // how long a Streamable HTTP session may be idle, and a shared process have no clients, before it is ended; 0: for ever
 	Lazy           bool          // the server is started when it is first used, not at once
 	PassEnv        string        // which of the bridge's environment variables a child inherits: safe, all, none, or names with commas
 	PTY            bool          // a child gets a terminal as stdout
-	StdinWait      time.Duration // how long a child has after its stdin was closed, to be stopped
-	TermWait       time.Duration // how long its process group has after SIGTERM
-	KillWait       time.Duration // how long its process group has after SIGKILL
-	RequestTimeout time.Duration // how long a server may stay silent on a request; 0: for ever
-	DrainTimeout   time.Duration // how long owed answers are waited for at the end of input, and when the server is changed or removed
-	Grace          time.Duration // how long owed answers are waited for at shutdown
+	StdinWait      time.Duration // how long a child that is stopped has to end after its stdin was closed; 0: it gets SIGTERM at once
+	TermWait       time.Duration // how long its process group then has to end after SIGTERM; 0: it gets SIGKILL at once
+	KillWait       time.Duration // how long the end of the process group is waited for after SIGKILL; 0: 5 s
+	RequestTimeout time.Duration // how long a server may stay silent on a request before it is cancelled; 0: for ever
+	DrainTimeout   time.Duration // how long owed answers are waited for at the end of input, and when the server is changed or removed; 0: not at all
+	Grace          time.Duration // how long owed answers are waited for at shutdown; 0: not at all
 	MaxMessageSize int           // how large a message may be, in bytes; more than 0
-	MaxDepth       int           // how many levels of objects and arrays a message may have
+	MaxDepth       int           // how many levels of objects and arrays a message may have; more than 0
 	AllowTools     []string      // patterns of the tools that clients see; nil: all
-	IgnoreTools    []string      // patterns of the tools that are hidden
+	IgnoreTools    []string      // patterns of the tools that are hidden; nil: none
 	Transport      string        // which of Streamable HTTP and HTTP+SSE a remote server is tried with: http-first, sse-first, http-only or sse-only
-	ConnectTimeout time.Duration // how long connecting to a remote server may take
+	ConnectTimeout time.Duration // how long connecting to a remote server may take; 0: 10 s
 	ResumeTimeout  time.Duration // how long it is tried to reconnect to the broken stream of a call before the call fails; more than 0
 }
 
@@ -148,12 +146,12 @@ type Options struct {
 	// otherwise; nil is DefaultSettings.
 	Defaults *Settings
 
-	// OnlyServer is the name of the server that is wanted; "" means all. What another server needs and is not there, such as
-	// an environment variable, is a notice then and no mistake. With "", the same holds for disabled servers.
+	// OnlyServer is the name of the server that is wanted; "" means all that are not disabled. If something that another server
+	// needs is not there, such as an environment variable, that is a notice and no mistake.
 	OnlyServer string
 
-	// CheckServer, if not nil, is called with each server that is not disabled and in which no
-	// mistake was found. An error that it returns is a mistake, too, at the server's command or URL.
+	// CheckServer, if not nil, is called with each server that is not disabled and in which no mistake was found: also with
+	// those that are not OnlyServer. An error that it returns is a mistake, too, at the server's command or URL.
 	CheckServer func(Server) error
 
 	// CommandsOnlyClient is the name of the client whose file it is, if that client knows no server with a URL: a notice says so then,

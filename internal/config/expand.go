@@ -79,7 +79,8 @@ func expandVariable(expression string, lookup func(string) (string, bool)) (valu
 	return "", expandError{fmt.Sprintf("the environment variable %s is not set: set it, or write ${%s:-default}", name, name), true, name}
 }
 
-// isVariableName reports whether s can be the name of an environment variable in ${...}: letters, digits and _, not beginning with a digit.
+// isVariableName reports whether s can be the name of an environment variable in ${...}: 1 to 200 ASCII letters, digits and _, not beginning
+// with a digit.
 func isVariableName(s string) bool {
 	for i, r := range s {
 		letter := r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'

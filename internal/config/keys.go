@@ -32,16 +32,16 @@ var serverTypes = map[string]string{
 
 // What a notice says of a key of a server that is for a client and that the bridge ignores.
 const (
-	// ignoredClientKey is of a key that concerns the client alone.
+	// ignoredClientKey is what a notice says of a key that concerns the client alone.
 	ignoredClientKey = "is for a client, and ignored here"
 
-	// ignoredTimeout is of a key with a time limit of the client.
+	// ignoredTimeout is what a notice says of a key with a time limit of the client.
 	ignoredTimeout = `is for a client, and ignored here, as clients do not agree whether it counts seconds or milliseconds: write "mcp-bridge": {"requestTimeout": "30s"}`
 
-	// ignoredToolList is of a key that says which tools the client shows.
+	// ignoredToolList is what a notice says of a key that says which tools the client shows.
 	ignoredToolList = `is for a client, and hides nothing here: write "mcp-bridge": {"allowTools": [...]} or {"ignoreTools": [...]}`
 
-	// ignoredAuth is of a key that says how the client authenticates.
+	// ignoredAuth is what a notice says of a key that says how the client authenticates at the server.
 	ignoredAuth = `is for a client, and ignored here: give credentials in "headers"`
 )
 

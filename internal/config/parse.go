@@ -30,12 +30,13 @@ type parser struct {
 	checkScopes        func(string) error           // Options.CheckScopes
 	defaults           Settings                     // the settings of a server that says nothing: those of Options, and then of the file's "defaults"
 
-	missingIsNotice bool      // the server that is read now is not wanted: what it needs and is not there is a notice, not a mistake
+	missingIsNotice bool      // the server that is read now is not wanted: if something that it needs is not there, that is a notice, not a mistake
 	config          Config    // what was read so far, and the notices
 	problems        []Problem // the mistakes that were found so far
 }
 
-// parse reads data, the content of the file name. read reads the files that it names; nil: they are not read.
+// parse reads data, the content of the file with this name, and returns what Load returns. read reads the files that the file names; nil:
+// they are not read.
 func parse(name string, data []byte, o Options, read func(string) ([]byte, error)) (*Config, error) {
 	abs, err := filepath.Abs(name)
 	if err != nil {
@@ -76,8 +77,8 @@ func (p *parser) notef(offset int, format string, args ...any) {
 	appendProblem(&p.config.Notices, p.newProblem(offset, fmt.Sprintf(format, args...)))
 }
 
-// addMissing records that something which the file needs, such as an environment variable, is not there: as a notice if
-// missingIsNotice, else as a mistake.
+// addMissing records that something which the file needs, such as an environment variable, is not there, or that a file which it names is
+// wrong: as a notice if missingIsNotice, else as a mistake.
 func (p *parser) addMissing(problem Problem) {
 	if p.missingIsNotice {
 		appendProblem(&p.config.Notices, problem)
@@ -106,12 +107,12 @@ func (p *parser) newProblem(offset int, text string) Problem {
 	return Problem{File: p.fileName, Line: line, Column: column, Text: text}
 }
 
-// A member is a key of an object with its value.
+// A member is a key of an object with its value, or an element of an array (parser.elements).
 type member struct {
-	key    string       // the key as the file spells it
-	offset int          // the offset of the key in the file
-	label  string       // the key as messages call it: short, and fit to be printed
-	value  hujson.Value // the value of the key
+	key    string       // the key as the file spells it; of an element, the key of the array
+	offset int          // the offset of the key, or of the element, in the file
+	label  string       // what messages call the key or the element: short, and fit to be printed
+	value  hujson.Value // the value of the key; the element
 }
 
 // members returns the keys of an object with their values. what is the object's name in messages. A key that is there twice is
@@ -136,8 +137,9 @@ func (p *parser) members(v hujson.Value, what string) (all []member, ok bool) {
 	return all, true
 }
 
-// knownMembers returns what members returns of an object in which we say which keys there are: without keys that are comments by
-// convention (isComment), and without nulls, which programs write for what is not there.
+// knownMembers returns the keys of an object with their values, as members does, but without keys that are comments by convention
+// (isComment), and without nulls, which programs write for what is not there. It is for objects whose keys are known: not for names that others
+// choose.
 func (p *parser) knownMembers(v hujson.Value, what string) (kept []member, ok bool) {
 	all, ok := p.members(v, what)
 	for _, m := range all {

@@ -59,7 +59,7 @@ func rootCause(err error) error {
 	return err
 }
 
-// printableName returns a name in quotes, escaped and cut to 60 characters, so that messages can show it.
+// printableName returns a name in quotes and escaped, so that messages can show it; of more than 60 characters, the first 60 and "...".
 func printableName(name string) string {
 	if runes := []rune(name); len(runes) > 60 {
 		name = string(runes[:60]) + "..."

@@ -16,12 +16,13 @@ import (
 // A serverDraft is a server while it is read.
 type serverDraft struct {
 	server      *Server           // what was read so far
-	members     map[string]member // its keys, by what they stand for (keyAliases); also "mcp-bridge", and "headerFile" in it
+	members     map[string]member // its keys, by what they stand for (keyAliases); also "mcp-bridge", the "headerFile" that is inside of that, and as "disabled too" a second key that stands for "disabled"
 	ownSettings []string          // the keys of its own "mcp-bridge", as opposed to those of "defaults"
-	transport   string            // what its "type" means: stdio, http, sse, ws or socket; "": it has none, or any that has a URL
+	transport   string            // what its "type" means: stdio, http, sse, ws or socket; "": it has no type, or one that fits every URL ("remote")
 }
 
-// readServer reads one server, whose name is the key of m and whose keys are in its value.
+// readServer reads the server whose name is the key of m and whose keys are in the value of m. Mistakes are recorded; the Server then has
+// what could be read.
 func (p *parser) readServer(m member) Server {
 	s := Server{Name: m.key, Settings: p.defaults}
 	all, ok := p.knownMembers(m.value, "the server "+m.label)
@@ -72,7 +73,8 @@ func (p *parser) readServer(m member) Server {
 	return s
 }
 
-// classifyKeys puts the keys of a server into d.members, and records what is to say about those that are not known.
+// classifyKeys puts the keys of a server into d.members, and records what is to say about those that are not known, and about two that
+// mean the same.
 func (p *parser) classifyKeys(d *serverDraft, all []member) {
 	for _, m := range all {
 		meaning := keyAliases[m.key]
@@ -96,7 +98,8 @@ func (p *parser) classifyKeys(d *serverDraft, all []member) {
 	}
 }
 
-// equalValues reports whether two values are the same string, number, boolean or null. Objects and arrays are never equal.
+// equalValues reports whether two values, each a string, a number, a boolean or null, have the same text: 1 equals "1", but not 1.0. Objects
+// and arrays are never equal.
 func equalValues(a, b hujson.Value) bool {
 	x, ok := a.Value.(hujson.Literal)
 	y, ok2 := b.Value.(hujson.Literal)
@@ -223,8 +226,8 @@ func unexpandedText(m member) string {
 	return literal.String()
 }
 
-// commandExists reports whether there is a file at the path of a command; one that is relative begins in dir. It is false where other
-// files are not read (parser.readFile is nil).
+// commandExists reports whether there is a file at the path of a command; one that is relative begins in dir ("": the current
+// directory). It is false where other files are not read (parser.readFile is nil).
 func (p *parser) commandExists(command, dir string) bool {
 	if p.readFile == nil {
 		return false
@@ -253,7 +256,8 @@ func (p *parser) readArgs(m member, env map[string]string, dst *[]string) {
 }
 
 // readArgument returns an argument with variables replaced. A variable that is not set, but is among those of the server's own
-// env, stays as it is written: clients that replace no variables pass it on so, and the program replaces it (mcp-remote does).
+// env, stays in it as ${NAME}: clients that replace no variables pass it on so, and the program replaces it (mcp-remote does). ok is false if
+// m is no string, or another variable cannot be replaced: why is recorded.
 func (p *parser) readArgument(m member, env map[string]string) (text string, ok bool) {
 	literal, _ := m.value.Value.(hujson.Literal)
 	if m.value.Value.Kind() != '"' {
@@ -372,7 +376,7 @@ func isToken(s string) bool {
 }
 
 // readPath returns the path of a file or directory, with variables expanded; a relative one begins in the folder of the
-// configuration file. false: it cannot be used, which is recorded as a mistake, or it is empty.
+// configuration file. false: it is empty, or it cannot be used, and why is recorded.
 func (p *parser) readPath(m member) (string, bool) {
 	text, ok := p.expandText(m, "a path in quotes")
 	if !ok || text == "" {
@@ -393,7 +397,8 @@ func (p *parser) expandText(m member, want string) (text string, ok bool) {
 	return p.expandTextWith(p.lookup, m, want)
 }
 
-// expandTextWith does what expandText does, with the values of variables that lookup returns.
+// expandTextWith returns the value of m, which must be a string, with variables (${NAME}) replaced by what lookup returns. ok is false if
+// that is not possible: why is recorded. want is what to write, for the message that it is no string.
 func (p *parser) expandTextWith(lookup func(string) (string, bool), m member, want string) (text string, ok bool) {
 	raw, ok := p.text(m, want)
 	if !ok {

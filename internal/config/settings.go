@@ -14,18 +14,17 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/nearest"
 )
 
-// A setting is one key of "defaults" and of each server's "mcp-bridge", and all that is
-// said about it: how it is read, and what the manual and the schema say. It is named as
-// its flag is.
+// A setting is one key of a server's "mcp-bridge" and, unless it is one of serverOnlySettings, of "defaults"; and all that is said about the
+// key: how it is read, and what the manual and the schema say.
 type setting struct {
 	key        string // the key in the file
 	flag       string // the flag of the same meaning, without "--"; "": there is none
 	serverType string // "command" or "url": the setting has an effect on a server with a command, or with a URL, only; "": on both
 	doc        string // what the manual and, without the code quotes, the schema say of it
 
-	fieldOf func(s *Settings) any                  // returns a pointer to the setting's field of s, whose type says how the value is spelled
+	fieldOf func(s *Settings) any                  // returns a pointer to the setting's field of s, whose type says how the value is spelled; nil: it is one of serverOnlySettings
 	values  []string                               // the values that a string may have; nil: the field is no string, or read reads it
-	min     int                                    // the smallest value of an int; of a duration, 1 if it must not be 0
+	min     int                                    // the smallest value that an int may have; of a duration, 1 if it must not be 0, else 0
 	read    func(p *parser, s *Settings, m member) // reads the value into s where the type of the field does not say how; nil: it does
 }
 
@@ -201,7 +200,7 @@ func (p *parser) boolean(m member, dst *bool) {
 	}
 }
 
-// integer reads a whole number of at least minimum into dst. Anything else is recorded as a mistake, and leaves dst as it is.
+// integer reads a whole number from minimum to 2147483647 into dst. Anything else is recorded as a mistake, and leaves dst as it is.
 func (p *parser) integer(m member, minimum int, dst *int) {
 	want := fmt.Sprintf("a whole number, %d or more, without quotes", minimum)
 	if m.value.Value.Kind() != '0' {
@@ -245,7 +244,8 @@ func (p *parser) duration(m member, dst *time.Duration) {
 	}
 }
 
-// positiveDuration reads a duration as duration does; 0 is a mistake, too.
+// positiveDuration reads a duration with its unit, such as "30s", into dst. Anything else, also 0 or a negative one, is recorded as a mistake,
+// and leaves dst as it is.
 func (p *parser) positiveDuration(m member, dst *time.Duration) {
 	d := *dst
 	if p.duration(m, &d); d == 0 {
@@ -255,8 +255,8 @@ func (p *parser) positiveDuration(m member, dst *time.Duration) {
 	*dst = d
 }
 
-// size reads a number of bytes, a number or a string with a unit such as "64MiB", into dst. Anything else, also 0, is recorded as a
-// mistake, and leaves dst as it is.
+// size reads a number of bytes, a number or a string with a unit such as "64MiB", into dst. Anything else, also 0
+// and more than 1 TiB, is recorded as a mistake, and leaves dst as it is.
 func (p *parser) size(m member, dst *int) {
 	const want = `a number of bytes, or one with a unit in quotes: "64MiB" (KiB, MiB, GiB)`
 	var text string
@@ -312,7 +312,8 @@ func (p *parser) elements(m member, want string) (all []member, ok bool) {
 	return all, true
 }
 
-// readGlobs reads an array of patterns of tool names into dst, in place of those that were there.
+// readGlobs reads an array of patterns of tool names into dst, in place of those that were there; an empty array makes it nil. A pattern
+// that is not valid is recorded as a mistake.
 func (p *parser) readGlobs(m member, dst *[]string) {
 	const want = `an array of patterns, such as ["read_*"]`
 	all, ok := p.elements(m, want)
@@ -335,7 +336,7 @@ func (p *parser) readGlobs(m member, dst *[]string) {
 }
 
 // readPassEnv reads into dst which of the bridge's own environment variables a child gets, in the form of --pass-env: a string in this
-// form, or an array of its items.
+// form, or an array of its items; an empty array is "none". A name that is not allowed is recorded as a mistake.
 func (p *parser) readPassEnv(m member, dst *string) {
 	const want = `"safe", "all", "none", or names of variables: "safe,LANG"`
 	items := []member{m}

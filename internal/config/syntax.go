@@ -9,7 +9,8 @@ import (
 	"github.com/tailscale/hujson"
 )
 
-// maxBrackets is how many objects and arrays a file may have. So it also bounds how deeply they are nested: the syntax parser recurses.
+// maxBrackets is how many opening brackets, { and [, a file may have, those in strings and comments included. So it also bounds how deeply
+// objects and arrays are nested: the syntax parser recurses.
 const maxBrackets = 50_000
 
 // parseSyntax parses JSON with comments and trailing commas. If ok is false, the
@@ -72,7 +73,7 @@ func (p *parser) explainSyntaxError(offset int, err string) string {
 	return fmt.Sprintf("found %q, which cannot stand here", found)
 }
 
-// invalidUTF8 returns the offset of the first byte that is not valid UTF-8.
+// invalidUTF8 returns the offset of the first byte of data that is not valid UTF-8; len(data) if all of it is valid.
 func invalidUTF8(data []byte) int {
 	at := 0
 	for at < len(data) {
