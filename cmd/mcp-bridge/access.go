@@ -19,12 +19,12 @@ import (
 // listenFlags say where to listen, and with which certificates (TLS).
 type listenFlags struct {
 	addrs    []string // --listen: addresses, HOST:PORT or unix:PATH
-	host     string   // --host: the host of one address
-	port     int      // --port: the port of one address; 0: any free port
+	host     string   // --host: the host of the address that --host and --port name together
+	port     int      // --port: the port of the address that --host and --port name together; 0: any free port
 	insecure bool     // --insecure: other machines may reach an address although no client is authenticated
 	unixMode fileMode // --unix-mode: the file mode of Unix sockets
 	cert     string   // --tls-cert: the file of the certificate chain; "": no TLS
-	key      string   // --tls-key: the file of the certificate's private key
+	key      string   // --tls-key: the file of the certificate's private key; "": no TLS
 	caFile   string   // --tls-client-ca: the file of the authorities that clients must have a certificate of; "": clients need none
 }
 
@@ -81,7 +81,7 @@ type listenAddresses struct {
 	fallback string   // HOST:PORT, used if the user has named no address and systemd has opened no socket; "": the user has named some
 }
 
-// check finds mistakes that do not depend on the system.
+// check returns the first mistake in these flags that can be found without a look at files or the network; nil: there is none.
 func (f *listenFlags) check() error {
 	switch {
 	case (f.cert == "") != (f.key == ""):
@@ -108,7 +108,7 @@ func (f *listenFlags) open(where listenAddresses, authenticated bool, log hclog.
 }
 
 // publicAddr returns an address of ls that other machines reach and where nobody is authenticated: open lets that be with --insecure
-// only. "": there is none.
+// only. "": there is none. authenticated says that clients need a token.
 func (f *listenFlags) publicAddr(ls listen.Listeners, authenticated bool) string {
 	if authenticated || f.caFile != "" {
 		return ""
@@ -142,7 +142,7 @@ type accessFlags struct {
 	origins    []string // --allow-origin: origins of web pages that may come in, beside those of this machine
 	hosts      []string // --allow-host: names that the Host header may have, beside loopback names and the address that was connected to
 	proxies    []string // --trusted-proxy: addresses and networks whose X-Forwarded headers are believed
-	tokenFile  string   // --token-file: the file of the tokens that clients need; "": none
+	tokenFile  string   // --token-file: the file of the tokens that clients need; "": none, or those of tokensVariable
 	pathPrefix string   // --path-prefix: the path at which a reverse proxy serves the bridge; "": not given
 }
 

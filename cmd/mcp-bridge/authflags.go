@@ -12,7 +12,7 @@ import (
 
 const (
 	authDirVariable      = "MCP_BRIDGE_AUTH_DIR"      // the environment variable that names the folder of credentials, where --auth-dir does not
-	clientSecretVariable = "MCP_BRIDGE_CLIENT_SECRET" // the environment variable with the secret of --client-id, where no file has it
+	clientSecretVariable = "MCP_BRIDGE_CLIENT_SECRET" // the environment variable with the secret of --client-id, where neither --client-secret-file nor --auth-key is given; not for servers of a configuration file
 )
 
 // authFlags say whose credential is used at a remote server.
@@ -34,7 +34,7 @@ type authFlags struct {
 	prompt         string          // --auth-prompt: browser, or error to let a request fail that needs a sign-in
 	allowPrivate   bool            // --allow-private-auth: authorization servers may have private addresses
 	noBrowser      bool            // --no-browser: show the address of a sign-in and open no browser
-	signInWait     time.Duration   // --auth-wait: how long a request waits until the person has signed in
+	signInWait     time.Duration   // --auth-wait: how long a request waits until the person has signed in; 0: not at all
 }
 
 // authFlagNames are the names of all flags of authFlags, which are about signing in to remote servers.
@@ -119,8 +119,8 @@ func (f *authFlags) settings(url string, trust signin.TLS, lookup func(string) (
 	return s, nil
 }
 
-// cutAlias cuts the value of --issuer-alias, ANNOUNCED=ACTUAL, into its two issuers: at the last "=" before http:// or https://, as
-// the first issuer may have others. ok is false if there is none.
+// cutAlias cuts the value of --issuer-alias, ANNOUNCED=ACTUAL, into its two issuers: at the last "=" that https:// follows, or
+// if there is none, http://, as the first issuer may have others. ok is false if there is neither.
 func cutAlias(text string) (announced, actual string, ok bool) {
 	for _, scheme := range []string{"=https://", "=http://"} {
 		if i := strings.LastIndex(text, scheme); i > 0 {

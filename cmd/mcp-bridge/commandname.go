@@ -15,7 +15,7 @@ type launcherSyntax struct {
 	nameOf       func(started string) string // returns the server's name, made of the argument that says what is started; "": not known
 }
 
-// launchers are the programs that servers are mostly started by, by their names.
+// launchers are the programs that servers are mostly started by, by their names. commandName takes other programs, such as podman, for them.
 var launchers = map[string]launcherSyntax{
 	"npx":  {switches: npmSwitches, valueOptions: []string{"-p", "--package", "-w", "--workspace"}, nameOf: packageName},
 	"npm":  {commands: []string{"exec", "x"}, switches: npmSwitches, valueOptions: []string{"--package", "-w", "--workspace"}, nameOf: packageName},
@@ -135,7 +135,7 @@ func (l launcherSyntax) argsAfterCommand(args []string) ([]string, bool) {
 	return nil, false
 }
 
-// packageName returns the name of a package without scope, version and extras; "": spec is a URL.
+// packageName returns the name of a package without scope, version and extras; "": spec is a URL, or has "?" or "#" in it.
 func packageName(spec string) string {
 	if strings.Contains(spec, "://") || strings.ContainsAny(spec, "?#") {
 		return ""
@@ -164,7 +164,7 @@ func imageName(ref string) string {
 var genericNames = []string{"index", "main", "__main__", "server", "app", "cli", "start", "dist", "build", "src", "bin", "lib", "out"}
 
 // scriptName returns the name of a script or module without its ending, or, where that says nothing (genericNames), the name of the
-// nearest folder above it that says something; the last part of path if none does. "": path is a URL, or has a version behind "@".
+// nearest folder above it that says something; the last part of path if none does. "": path is a URL, or has "@", "?" or "#" in it.
 func scriptName(path string) string {
 	if strings.Contains(path, "://") || strings.ContainsAny(path, "@?#") {
 		return ""

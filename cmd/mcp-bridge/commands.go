@@ -12,14 +12,15 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/manual"
 )
 
-// A subcommand is what help says of it, its flags, and what it does.
+// A subcommand is one command of the program, such as serve: what help says of it, its flags, and what it does.
 type subcommand struct {
-	manual.Command
+	manual.Command // what help says of the command
+
 	newFlagSet func() *pflag.FlagSet                                           // returns all flags that the command takes; nil: it takes none
 	run        func(ctx context.Context, args []string, env environment) error // runs the command to its end; args are those behind its name
 }
 
-// commandTable returns all commands, in the order in which help shows them.
+// commandTable returns all commands, also the hidden one, in the order in which help shows them.
 func commandTable() []subcommand {
 	return slices.Concat(bridgeCommands(), watchCommands(), recordCommands(), accountCommands(), otherCommands(), helpCommands())
 }
@@ -228,12 +229,12 @@ func otherCommands() []subcommand {
 	}}
 }
 
-// runWrap returns what wrap and unwrap do.
+// runWrap returns the function that runs the command wrap or unwrap, whichever of them command is.
 func runWrap(command string) func(context.Context, []string, environment) error {
 	return func(_ context.Context, args []string, env environment) error { return wrapCommand(command, args, env) }
 }
 
-// replayFlagSet has the flags of replay, with --serve or without.
+// replayFlagSet returns the set of all flags of replay: those for the client's place, and those with --serve or --stdio.
 func replayFlagSet() *pflag.FlagSet {
 	set := new(replayFlags).flagSet()
 	set.AddFlagSet(new(replayServeFlags).flagSet())

@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/manual"
 )
 
-// helpCommands returns the commands that explain the others: help, man, completion.
+// helpCommands returns the commands that explain the others: help, completion, man, and the hidden one that completion scripts run.
 func helpCommands() []subcommand {
 	return []subcommand{{
 		run: help,

@@ -18,7 +18,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/stdio"
 )
 
-// connectFlags are the flags of connect, and of record.
+// connectFlags are the flags of connect, and of record. replay --stdio runs with them, too.
 type connectFlags struct {
 	log    logFlags    // the flags that say what is logged, and how
 	target targetFlags // the flags that say which server it is, and how it is reached
@@ -239,16 +239,16 @@ func clientAtStdin(settings config.Settings, env environment, log hclog.Logger) 
 	})
 }
 
-// logOwedAnswers returns a function for PumpOptions.OnClientEOF: it logs that the client sends nothing more and how many
-// answers are still waited for.
+// logOwedAnswers returns a function for PumpOptions.OnClientEOF: it logs that the client sends nothing more, and how many answers are still
+// waited for: owed by the server, and untaken by the client.
 func logOwedAnswers(log hclog.Logger) func(owed, untaken int) {
 	return func(owed, untaken int) {
 		log.Info("the client sends nothing more, but answers are still waited for", "owed", owed, "untaken", untaken)
 	}
 }
 
-// observeCalls has the Observer told of calls that wait too long for their answers, time out, or whose answers are
-// dropped. The caller closes the PendingCalls in the end.
+// observeCalls sets opts so that the Observer is told of calls that wait too long for their answers, time out, or whose answers are dropped.
+// server is the name of the server. The caller closes the PendingCalls, which opts have now, in the end.
 func observeCalls(opts *bridge.PumpOptions, server string, observer *observe.Observer) *bridge.PendingCalls {
 	opts.PendingCalls = new(bridge.PendingCalls)
 	observer.FollowCalls(server, opts.PendingCalls)
@@ -267,7 +267,8 @@ func describeConnectEnd(err error) (how string, failed bool) {
 }
 
 // spec describes the server that to names. With --config it describes the one with this name in the file, sets *settings to its
-// settings, and returns as fileAuth what the file says of signing in to it (not nil); else fileAuth is nil.
+// settings and the flags' addedEnv to its variables, and returns as fileAuth what the file says of signing in to it (not nil); else fileAuth
+// is nil.
 func (f *connectFlags) spec(to target, name string, settings *config.Settings, env environment, log hclog.Logger) (_ upstream.Spec, fileAuth map[string][]string, _ error) {
 	if f.config == "" {
 		spec, err := f.target.spec(to, &f.limits, env, log)

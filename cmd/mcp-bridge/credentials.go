@@ -41,9 +41,9 @@ type credentials struct {
 	elicitor    *outbound.SignInElicitor                   // asks the client to show where a person signs in; nil: no server that was attached needs that
 }
 
-// attach has requests to a remote server made with its credential, unless the user has given another one, or wants
-// none. If the folder for credentials cannot be used, the server is used without one, unless the settings ask for one
-// (isDefaultSignIn).
+// attach has requests to a remote server made with its credential, unless the user has given another one, or wants none. If the folder for
+// credentials cannot be used, the server is used without one; that is an error if the settings ask for a particular credential
+// (isDefaultSignIn is false).
 func (c *credentials) attach(ctx context.Context, spec *upstream.Spec, s signin.Settings, log hclog.Logger) error {
 	if !s.IsUsed() || hasAuthorization(*spec) || !mayHaveCredential(spec.URL) {
 		return nil
@@ -132,7 +132,8 @@ func newAuthorizer(ctx context.Context, s signin.Settings, elicitor *outbound.Si
 	return outbound.New(outbound.Options{Credential: credential, Logger: log, OnClosed: cleanup}), nil
 }
 
-// isDefaultSignIn reports whether the user has asked for no particular credential: neither a folder, the keyring nor a client id.
+// isDefaultSignIn reports whether the user has asked for no particular credential: neither a folder, the keyring, a client id, nor a mode that
+// needs no person.
 func isDefaultSignIn(s signin.Settings) bool {
 	return s.IsPersonal() && s.StoreDir == "" && s.StoreKind != "keyring" && s.Client.ID == "" && s.Client.MetadataURL == ""
 }
@@ -180,13 +181,15 @@ func fingerprintOf(s signin.Settings) (sum [sha256.Size]byte, err error) {
 	return sha256.Sum256(fmt.Appendf(text, "\x00%s\x00%s", s.Client.Secret.Reveal(), s.IDP.ClientSecret.Reveal())), nil
 }
 
-// mayHaveCredential reports whether a server's requests have a place for a credential: a socket's messages have none.
+// mayHaveCredential reports whether requests to the server at addr have a place for a credential: over HTTP and WebSocket. The messages of a
+// socket have none, nor have those of a command, whose addr is "".
 func mayHaveCredential(addr string) bool {
 	scheme, _, _ := strings.Cut(addr, "://")
 	return slices.Contains([]string{"http", "https", "ws", "wss"}, strings.ToLower(scheme))
 }
 
-// hasAuthorization reports whether somebody has given the server a credential: in a header, or in its URL.
+// hasAuthorization reports whether the user has given the server a credential: in a header, or in its URL. A URL that cannot be parsed counts
+// as one with a credential.
 func hasAuthorization(spec upstream.Spec) bool {
 	if spec.Remote.Header.Get("Authorization") != "" {
 		return true
@@ -196,7 +199,7 @@ func hasAuthorization(spec upstream.Spec) bool {
 }
 
 // forServer returns the flags for a server of a configuration file. fileAuth is what the file says of it. Flags that are not about one server
-// (folder, browser, waits) have the values of f; the others, which the file does not say, have their defaults.
+// (folder, browser, waits) have the values of f, unless the file says another one; the others have what the file says, or their defaults.
 func (f *authFlags) forServer(fileAuth map[string][]string) (*authFlags, error) {
 	serverFlags := &authFlags{fromConfigFile: true}
 	fs := pflag.NewFlagSet("auth", pflag.ContinueOnError)

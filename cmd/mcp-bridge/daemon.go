@@ -38,7 +38,7 @@ type daemon struct {
 	hub          *hub.Hub                // serves all servers
 	notify       *listen.Notifier        // tells the service manager, such as systemd, about the run; it does nothing where there is none
 	sockets      listen.Listeners        // the listeners at which clients come in; set by setUp
-	stopInspect  func()                  // ends what serves the inspection API; nil: it has not begun
+	stopInspect  func()                  // ends what serves the inspection API; nil: it has not begun, or could not
 
 	protection *protection // verifies access tokens; nil: none are accepted
 	scopeLines []string    // the scope policy of the configuration file; guarded by reloadMu
@@ -46,7 +46,7 @@ type daemon struct {
 	reloadMu     sync.Mutex               // held during a reload, and while setUp runs
 	isServing    bool                     // a reload may change something: setUp is done, and the end has not begun; guarded by reloadMu
 	maxProcesses int                      // how many processes all servers together may have, 0: no limit; guarded by reloadMu
-	configFiles  atomic.Pointer[[]string] // the configuration file and those that it names, as last read; nil: not read yet
+	configFiles  atomic.Pointer[[]string] // the configuration file and those that it names, as last read; nil: not read yet, or there is no --config
 }
 
 // run is the whole run: it sets up, serves until ctx is done, and ends everything. nil: somebody has asked for the end.
@@ -142,7 +142,8 @@ func (d *daemon) logNotifyError(err error) {
 	}
 }
 
-// initialSpecs describes the servers to begin with: those of the configuration file, or without one the server that to names.
+// initialSpecs describes the servers to begin with: those of the configuration file (load), or without one the server that to names. It sets
+// maxProcesses. reloadMu is held.
 func (d *daemon) initialSpecs(ctx context.Context, to target) ([]hub.Spec, error) {
 	if d.flags.config != "" {
 		return d.load(ctx)
@@ -166,7 +167,8 @@ func (d *daemon) initialSpecs(ctx context.Context, to target) ([]hub.Spec, error
 	return []hub.Spec{spec}, nil
 }
 
-// load reads the configuration file, describes its servers, and sets configFiles, maxProcesses and scopeLines. reloadMu is held.
+// load reads the configuration file, describes its servers, and sets configFiles, maxProcesses and scopeLines; if there is an error,
+// configFiles alone. reloadMu is held.
 func (d *daemon) load(ctx context.Context) ([]hub.Spec, error) {
 	defaults := d.flags.settings()
 	c, err := loadConfig(d.flags.config, config.Options{Lookup: d.env.lookup, Defaults: &defaults, CheckScopes: checkScopes}, d.log)
@@ -303,7 +305,8 @@ func (d *daemon) awaitAccessFiles(ctx context.Context) {
 	}
 }
 
-// reloadTokens takes over what the token file says now.
+// reloadTokens takes over what the token file says now. If it cannot be used, the tokens from before stay; if it is gone or has no token,
+// nobody is let in. Without --token-file, nothing happens.
 func (d *daemon) reloadTokens() {
 	file, tokens := d.flags.access.tokenFile, d.staticTokens
 	if tokens == nil || file == "" {
@@ -321,7 +324,8 @@ func (d *daemon) reloadTokens() {
 	}
 }
 
-// reloadScopes takes over what --scope-map says now. It is for runs without a configuration file.
+// reloadScopes takes over what the file of --scope-map says now; if it cannot be used, what was there stays. It is for runs without a
+// configuration file: with one, apply takes over both.
 func (d *daemon) reloadScopes() {
 	if d.flags.protect.scopeMapFile == "" {
 		return
@@ -334,7 +338,8 @@ func (d *daemon) reloadScopes() {
 }
 
 // reload takes over what the files of --token-file, --scope-map and --config say now. A file with a mistake is logged, and what it
-// said before stays in force. ctx ends its waits.
+// said before stays in force; but with a token file that is gone or empty nobody is let in (reloadTokens). Before the run serves, and once
+// it ends, reload does nothing. ctx ends its waits.
 func (d *daemon) reload(ctx context.Context) {
 	d.awaitAccessFiles(ctx)
 	d.reloadMu.Lock()
@@ -434,7 +439,7 @@ func connContext(ctx context.Context, c net.Conn) context.Context {
 }
 
 // url returns the address to show people for a listener: that of /mcp, or with --config that of /servers, both behind the path
-// prefix; of a Unix socket, its path.
+// prefix; of a Unix socket, unix:PATH.
 func (d *daemon) url(l *listen.Listener) string {
 	at := l.URL()
 	switch {

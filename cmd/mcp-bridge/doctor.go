@@ -106,10 +106,11 @@ func (f *doctorFlags) parse(args []string) (to target, arguments []byte, err err
 // report has them.
 var errFindings = &loggedError{errors.New("faults were found")}
 
-// notRunError is the error of doctor or replay if they could not find anything out. It makes the exit status 2.
+// notRunError is the error of doctor or replay if they have no result: they could not find anything out, the recording cannot be used or has no
+// answer to what the server has asked, or the report could not be written. It makes the exit status 2.
 type notRunError struct{ error }
 
-// diagnose is the command doctor.
+// diagnose is the command doctor: it examines a server, and reports what is wrong with it.
 func diagnose(ctx context.Context, args []string, env environment) error {
 	var f doctorFlags
 	to, arguments, err := f.parse(args)
@@ -220,9 +221,9 @@ func hideSecrets(report *doctor.Report, values []string) {
 
 // configServer is a server of a configuration file. The zero value is none.
 type configServer struct {
-	config.Server
-	spec    upstream.Spec // how the server is reached
-	secrets []string      // the values of variables that the file names, and of secrets in "auth"
+	config.Server               // the server as the file describes it
+	spec          upstream.Spec // how the server is reached
+	secrets       []string      // the values of all environment variables that the file names, also for other servers, and of secrets in the server's "auth"
 }
 
 // loadServer reads the server f.serverName from the configuration file of --config.

@@ -21,7 +21,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
 )
 
-// doctorAuthFlags are those of authFlags that say which stored credential is meant, and how it is renewed.
+// doctorAuthFlags are those of authFlags that say which stored credential is meant, and how it is renewed, or got
+// without a person.
 var doctorAuthFlags = []string{"auth", "profile", "client-id", "client-issuer", "client-secret-file", "auth-key", "auth-key-id", "auth-key-alg",
 	"client-metadata-url", "resource", "authorize-param", "issuer-alias", "assertion-file", "idp-issuer", "idp-token-url", "idp-client-id",
 	"idp-client-secret-file", "id-token-file", "auth-dir", "token-store", "allow-private-auth"}
@@ -35,7 +36,8 @@ func (f *authFlags) registerForDoctor(fs *pflag.FlagSet) {
 	}
 }
 
-// examineURL examines the remote server at address. s is that server if it is one of a configuration file; zero: it is not.
+// examineURL examines the remote server at address, and puts into report what it finds. arguments are those for the tool of --call; nil: none
+// are given. s is the server if it is one of a configuration file; zero: it is not. An error says why the server was not examined.
 func (f *doctorFlags) examineURL(ctx context.Context, address string, arguments []byte, env environment, s configServer, report *doctor.Report) error {
 	o := remote.Options{RunSlowChecks: f.slow, ToolToCall: f.toolToCall, Arguments: arguments, Header: s.Header}
 	var err error
@@ -94,8 +96,8 @@ func (f *doctorFlags) loginCommand() string {
 	return strings.Join(words, " ")
 }
 
-// loginCommandOf is loginCommand for a server of a configuration file. fileAuth is what the file says of signing in to it: values by the name
-// of their flag, as config.Server.Auth has them.
+// loginCommandOf returns the command that signs in to a server of a configuration file, as a shell takes it, but for the server's URL at its
+// end. fileAuth is what the file says of signing in to it: values by the name of their flag, as config.Server.Auth has them.
 func loginCommandOf(fileAuth map[string][]string) string {
 	words := []string{"mcp-bridge", "login"}
 	for _, name := range doctorAuthFlags {
@@ -113,7 +115,8 @@ func loginCommandOf(fileAuth map[string][]string) string {
 }
 
 // useStoredCredential gives the requests the stored credential that connect would use, renewed if it is due. It has nobody sign in; a client
-// that needs no person gets its first token. It takes no longer than storeTimeout. cleanup waits for a renewal that takes longer; it is not nil unless there is an error.
+// that needs no person gets its first token. It takes no longer than storeTimeout. If there is no credential that can be used,
+// o.NoCredentialReason says why. cleanup waits for a renewal that takes longer; it is not nil unless there is an error.
 func (f *doctorFlags) useStoredCredential(ctx context.Context, address string, flags *authFlags, env environment, o *remote.Options) (cleanup func(), err error) {
 	cleanup = func() {}
 	spec := upstream.Spec{URL: address}

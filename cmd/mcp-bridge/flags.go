@@ -27,7 +27,7 @@ type logFlags struct {
 	level  string // --log-level: trace, debug, info, warn, error or off
 	format string // --log-format: text or json
 	debug  bool   // --debug: the level is debug, whatever --log-level says
-	silent bool   // --silent: the level is error, whatever --log-level says
+	silent bool   // --silent: the level is error, whatever --log-level says; --debug wins over it
 }
 
 // register adds the flags of logFlags to fs, and gives the fields their defaults.
@@ -78,14 +78,14 @@ func (f *logFlags) reportError(log hclog.Logger, err error) error {
 type childFlags struct {
 	name      string        // --name: what the log and traces call the server, also a remote one; "": made of the command, or "remote"
 	cwd       string        // --cwd: the working directory of the server; "": ours
-	passEnv   string        // --pass-env: which of our environment variables the server inherits; "": the default
+	passEnv   string        // --pass-env: which of our environment variables the server inherits; "": all, or for the servers of a configuration file the safe ones
 	envFile   string        // --env-file: a file of environment variables for the server, one NAME=VALUE a line; "": none
 	env       []string      // --env: environment variables for the server, as NAME=VALUE, or NAME for the value that it has here
-	addedEnv  []string      // the environment variables of --env-file and --env, as NAME=VALUE; set by spec
+	addedEnv  []string      // the environment variables of --env-file and --env, as NAME=VALUE; set by spec. With --config, connect sets it to those that the file gives the server
 	pty       bool          // --pty: the server's stdout is a terminal
-	stdinWait time.Duration // --stdin-wait: how long to wait for the end of the server after its stdin was closed
-	termWait  time.Duration // --term-wait: how long to wait after SIGTERM, which a server gets that has not ended by then
-	killWait  time.Duration // --kill-wait: how long to wait after SIGKILL, which a server gets that has not ended after SIGTERM
+	stdinWait time.Duration // --stdin-wait: how long to wait for the end of the server after its stdin was closed; 0: not at all
+	termWait  time.Duration // --term-wait: how long to wait for the end after SIGTERM, which a server gets that has not ended within stdinWait; 0: not at all
+	killWait  time.Duration // --kill-wait: how long to wait for the end after SIGKILL, which a server gets that has not ended within termWait; 0: 5 s
 }
 
 // register adds the flags of childFlags to fs, and gives the fields their defaults.
@@ -102,7 +102,7 @@ func (f *childFlags) register(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.killWait, "kill-wait", defaults.KillWait, "")
 }
 
-// spec describes the child that runs argv.
+// spec describes the child that runs argv, the command and its arguments, and sets addedEnv. lookup returns variables of our own environment.
 func (f *childFlags) spec(argv []string, lookup func(string) (string, bool)) (supervisor.Spec, error) {
 	addedEnv, err := f.readAddedEnv(lookup)
 	if err != nil {
@@ -348,7 +348,8 @@ func shownCommand(argv []string) string {
 	return printable.ShellCommand(migrate.WithoutSecrets(argv)...)
 }
 
-// refuseOtherBridge returns an error if a command to run is a line of another program that listens and so never answers on its stdout.
+// refuseOtherBridge returns an error if argv, a command to run, is a line of another program that listens, and so never answers on its
+// stdout. nil: it is none, or nothing can be said to write instead.
 func refuseOtherBridge(argv []string) error {
 	if program, instead, ok := migrate.AdviceFor(argv); ok && instead.Line != "" && !instead.IsConnect() {
 		return answeredUsagef("%s is another program, which does not speak MCP on its stdout; write %s", program, instead)
@@ -356,7 +357,8 @@ func refuseOtherBridge(argv []string) error {
 	return nil
 }
 
-// warnOtherBridge says in the log what to write for a command to run that is a line of another program, which works.
+// warnOtherBridge says in the log what to write instead if argv, a command to run, is a line of another bridge over stdio. That works, but one
+// bridge is enough. command is the command of ours that runs it: serve or connect.
 func warnOtherBridge(argv []string, command string, log hclog.Logger) {
 	if program, instead, ok := migrate.AdviceFor(argv); ok && instead.Line != "" {
 		write := strings.Replace(instead.Line, "mcp-bridge connect", "mcp-bridge "+command, 1)
@@ -377,7 +379,7 @@ func migrateCommand(command string) migrate.Command {
 	}}
 }
 
-// usageHint returns the end of an error's text that says how a command of ours is called; "": there is no such command.
+// usageHint returns the end of an error's text that says how a command of ours is called; "": there is no such command, or it is hidden.
 func usageHint(command string) string {
 	c, ok := findCommand(command)
 	if !ok || len(c.Usage) == 0 {
@@ -428,8 +430,8 @@ func flagNames(fs *pflag.FlagSet) []string {
 	return names
 }
 
-// parseFlags parses args, and returns the arguments that belong to no flag: positional are those before "--", command those
-// after it (nil: there is no "--").
+// parseFlags parses args, the arguments of a command, and returns those that belong to no flag: positional are those before "--", command
+// those after it (nil: there is no "--"). The error is a usageError, which says what to write instead.
 func parseFlags(fs *pflag.FlagSet, args []string) (positional, command []string, err error) {
 	fs.SetOutput(io.Discard)
 	fs.Usage = func() {}

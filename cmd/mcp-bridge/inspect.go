@@ -18,7 +18,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// inspectFlags say whether a browser can look at the bridge, and who may. serve and connect have them.
+// inspectFlags say whether a browser can look at the bridge, and who may. serve, connect, record and replay --serve have them.
 type inspectFlags struct {
 	addr      string // --inspect: the address of the page for browsers, HOST:PORT or unix:PATH; "": there is none
 	tokenFile string // --inspect-token-file: the file of the tokens that the page asks for; "": one that is made for this run
@@ -34,7 +34,7 @@ func (f *inspectFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.tokenFile, "inspect-token-file", "", "")
 }
 
-// check finds mistakes that do not depend on the system.
+// check returns the first mistake in these flags that can be found without a look at files or the network; nil: there is none.
 func (f *inspectFlags) check() error {
 	if f.addr == "" && f.tokenFile != "" {
 		return usagef("--inspect-token-file needs --inspect")
@@ -44,8 +44,8 @@ func (f *inspectFlags) check() error {
 
 // inspectedRun is a run that can be looked at.
 type inspectedRun struct {
-	name         string                                  // what the run is called: its command, such as "serve"
-	addresses    []string                                // the addresses at which clients reach the run
+	name         string                                  // what the run is called: "serve", or "connect" and the name of the server
+	addresses    []string                                // the addresses at which clients reach the run; none: it has a client at stdin
 	observer     *observe.Observer                       // what is watched: it tells its Watchers what passes through the run
 	recorder     *trace.Recorder                         // makes records of what passes, for those who look and for the file of --trace or --record
 	servers      func() []inspect.Server                 // returns the state of the servers now

@@ -13,11 +13,11 @@ import (
 
 // limitFlags bound messages and waits. serve, connect, record and replay have them.
 type limitFlags struct {
-	maxMessage     byteSize      // --max-message-size: how large a message may be
-	maxDepth       int           // --max-depth: how deeply objects and arrays may be nested in a message
+	maxMessage     byteSize      // --max-message-size: how large a message may be; more than 0
+	maxDepth       int           // --max-depth: how many levels of objects and arrays a message may have; more than 0
 	requestTimeout time.Duration // --request-timeout: a request is cancelled when the server is silent on it for so long; 0: never
-	drainTimeout   time.Duration // --drain-timeout: how long calls in progress may go on at the end of the input, or at a server that a new configuration changes or removes
-	grace          time.Duration // --grace: how long calls in progress may go on after SIGTERM or SIGINT
+	drainTimeout   time.Duration // --drain-timeout: how long calls in progress may go on at the end of the input, or at a server that a new configuration changes or removes; 0: not at all
+	grace          time.Duration // --grace: how long calls in progress may go on after SIGTERM or SIGINT; 0: not at all
 }
 
 // register adds the flags of limitFlags to fs, and gives the fields their defaults.
@@ -31,7 +31,7 @@ func (f *limitFlags) register(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.grace, "grace", d.Grace, "")
 }
 
-// check finds mistakes that do not depend on the system.
+// check returns the first value of these flags that is not valid, as a usageError; nil: there is none.
 func (f *limitFlags) check() error {
 	if f.maxDepth < 1 {
 		return usagef("--max-depth must be at least 1")
@@ -48,12 +48,12 @@ func (f *limitFlags) applyTo(s *config.Settings) {
 // scaleFlags bound what runs: sessions, processes, and who waits for them. serve has them.
 type scaleFlags struct {
 	isolation        string        // --isolation: which clients share a server process
-	maxSessions      int           // --max-sessions: how many sessions each transport may have
-	maxChildren      int           // --max-children: how many processes one server may have; 0: the default of its isolation
+	maxSessions      int           // --max-sessions: how many sessions each transport may have; more than 0
+	maxChildren      int           // --max-children: how many processes one server may have at a time; 0: one for each session and 100 that clients share, or 32 with --isolation request
 	maxChildrenTotal int           // --max-children-total: how many processes all servers together may have; 0: no limit
-	queue            int           // --queue: how many clients may wait for a process to end
-	queueTimeout     time.Duration // --queue-timeout: how long a client waits for a process to end before it is refused (503)
-	sessionTimeout   time.Duration // --session-timeout: a Streamable HTTP session ends when it is idle for so long; 0: never
+	queue            int           // --queue: how many clients may wait for a process to end; 0: none
+	queueTimeout     time.Duration // --queue-timeout: how long a client waits for a process to end before it is refused (503); 0: 10 s
+	sessionTimeout   time.Duration // --session-timeout: a Streamable HTTP session ends when it is idle for so long, and a shared process when it has had no client for so long; 0: never
 }
 
 // register adds the flags of scaleFlags to fs, and gives the fields their defaults.
@@ -68,7 +68,7 @@ func (f *scaleFlags) register(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.sessionTimeout, "session-timeout", d.SessionTimeout, "")
 }
 
-// check finds mistakes that do not depend on the system.
+// check returns the first value of these flags that is not valid, as a usageError; nil: there is none.
 func (f *scaleFlags) check() error {
 	_, known := upstream.ParseIsolation(f.isolation)
 	switch {
@@ -82,7 +82,7 @@ func (f *scaleFlags) check() error {
 	return nil
 }
 
-// byteSize is a flag value in bytes.
+// byteSize is the value of a flag that is a number of bytes, more than 0, such as 64MiB.
 type byteSize int
 
 // String returns the size as one writes it, with the largest unit of which it is a whole number.

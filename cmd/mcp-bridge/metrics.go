@@ -28,7 +28,8 @@ func (f *metricsFlags) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.tools, "metrics-tools", false, "")
 }
 
-// check finds mistakes that do not depend on the system, and completes the address: a port alone is one of 127.0.0.1.
+// check returns the first mistake in these flags that can be found without opening the address (nil: there is none), and completes the
+// address: a port alone is one of 127.0.0.1.
 func (f *metricsFlags) check() error {
 	if f.addr == "" {
 		if f.tools {

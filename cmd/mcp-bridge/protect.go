@@ -63,10 +63,11 @@ func (f *protectFlags) register(fs *pflag.FlagSet) {
 // isEnabled reports whether access tokens are accepted.
 func (f *protectFlags) isEnabled() bool { return len(f.issuers) > 0 || f.introspectURL != "" }
 
-// dpopModes are the values of --client-dpop.
+// dpopModes are the values of --client-dpop, each with the mode that it stands for.
 var dpopModes = map[string]resource.DPoPMode{"auto": resource.DPoPAuto, "require": resource.DPoPRequire, "off": resource.DPoPOff}
 
-// check finds mistakes that do not depend on the system. prefix is --path-prefix.
+// check returns the first mistake in these flags that can be found without a look at files or the network; nil: there is none. prefix is
+// --path-prefix.
 func (f *protectFlags) check(prefix string) error {
 	if !f.isEnabled() {
 		for _, name := range accessTokenFlags {
@@ -109,7 +110,8 @@ func (f *protectFlags) check(prefix string) error {
 	return f.checkPublic(prefix)
 }
 
-// checkPublic returns what is wrong with the path of --public-url, which must end with --path-prefix (prefix); nil: nothing.
+// checkPublic returns what is wrong with the path of --public-url; nil: nothing. If there is a --path-prefix (prefix), the path must be the
+// same.
 func (f *protectFlags) checkPublic(prefix string) error {
 	path := f.publicPath()
 	switch {
@@ -150,7 +152,8 @@ func (f *protectFlags) issuerURLs() (all []flagURL) {
 	return all
 }
 
-// publicPath returns the path of --public-url without a slash at the end; clients find the servers' paths below it.
+// publicPath returns the path of --public-url without a slash at the end; clients find the servers' paths below it. "": it has none, there is
+// no --public-url, or it is not valid.
 func (f *protectFlags) publicPath() string {
 	u, err := url.Parse(f.publicURL)
 	if err != nil {
@@ -161,7 +164,7 @@ func (f *protectFlags) publicPath() string {
 
 // A protection verifies the access tokens of clients. nil: no access tokens are accepted.
 type protection struct {
-	*resource.Protector
+	*resource.Protector                        // verifies the tokens
 	flags               *protectFlags          // what the user has said of access tokens
 	introspectionSecret func() (string, error) // reads the bridge's secret at the introspection endpoint; nil: there is no such endpoint
 	policy              *resource.Policy       // which scopes messages need now; guarded by the daemon's reloadMu
@@ -328,7 +331,7 @@ func (p *protection) setPolicy(policy *resource.Policy) {
 	p.SetPolicy(policy)
 }
 
-// reload takes over what the file of --scope-map says now, where there is no configuration file.
+// reload makes what the file of --scope-map says now the policy, where there is no configuration file. After an error the old policy stays.
 func (p *protection) reload() error {
 	policy, err := p.readPolicy(nil)
 	if err != nil {
@@ -392,7 +395,7 @@ func (p *protection) readPolicy(scopeLines []string) (*resource.Policy, error) {
 
 // taskIDSecret returns the key with which ids of tasks are bound to their principals. It is the same after a
 // restart, so that the ids stay valid; nil: there is none. It is made of what no client knows: the introspection secret,
-// or else keyFile, the private key of TLS. A static key would be known to its owner.
+// or else keyFile, the private key of TLS ("": none). The tokens of --token-file would not do, as each is known to its owner.
 func (p *protection) taskIDSecret(keyFile string) []byte {
 	derive := func(secret string) []byte {
 		mac := hmac.New(sha256.New, []byte(secret))
@@ -419,8 +422,8 @@ type denialLogger struct {
 }
 
 // report logs that a request is refused, and why: at the level debug, and as a warning instead if tokens cannot be verified now, as
-// then the operator has to do something. When there were too many warnings (access.WarningLimiter) that, too, is logged at
-// the level debug.
+// then the operator has to do something. Such a refusal, too, is logged at the level debug as long as there were too many warnings
+// (access.WarningLimiter).
 func (d *denialLogger) report(_ *http.Request, cause string, err error) {
 	if e, ok := errors.AsType[*auth.Error](err); ok && e.Kind != auth.InvalidToken && d.warnings.Allow() {
 		d.log.Warn("access tokens cannot be verified now: clients are answered 503", "error", err)

@@ -21,7 +21,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/stdio"
 )
 
-// replayInputFlags are those flags of replay, with --serve and without, that say what it reads of its input, a recording.
+// replayInputFlags are those flags of replay, in the client's place and in the server's, that say what it reads of its input, a recording.
 type replayInputFlags struct {
 	session       string // --session: which session of the recording; "": the first one
 	hop           string // --hop: which messages of the recording are played: "down", those between clients and the bridge, or "up", those between the bridge and servers
@@ -58,7 +58,7 @@ func (f *replayInputFlags) load(file string, log hclog.Logger) (*replay.Recordin
 	return rec, nil
 }
 
-// replayCommand is the command replay: in the client's place, or in the server's with --serve.
+// replayCommand is the command replay: it plays the client of a recording or, with --serve or --stdio, the server.
 func replayCommand(ctx context.Context, args []string, env environment) error {
 	own := args
 	if i := slices.Index(args, "--"); i >= 0 {
@@ -70,7 +70,7 @@ func replayCommand(ctx context.Context, args []string, env environment) error {
 	return replayClient(ctx, args, env)
 }
 
-// replayFlags are the flags of replay without --serve.
+// replayFlags are the flags of replay in the client's place: without --serve and --stdio.
 type replayFlags struct {
 	log       logFlags         // the flags that say what is logged, and how
 	target    targetFlags      // the flags that say which server it is, and how it is reached
@@ -78,13 +78,14 @@ type replayFlags struct {
 	recording replayInputFlags // the flags that say what is read of the recording
 
 	ignore []string      // --ignore: what may differ from the recorded answers
-	wait   time.Duration // --wait: how much longer than in the recording to wait for the server
+	wait   time.Duration // --wait: how much longer than in the recording to wait for the server; more than 0
 	timing bool          // --timing: keep the pauses of the recording
 
 	set *pflag.FlagSet // the set of all these flags; made by parse
 }
 
-// flagSet returns the set of all flags of replay without --serve; parsing it sets the fields of f, which have their defaults until then.
+// flagSet returns the set of all flags of replay without --serve and --stdio; parsing it sets the fields of f, which have their defaults until
+// then.
 func (f *replayFlags) flagSet() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("replay", pflag.ContinueOnError)
 	f.log.register(fs)
@@ -125,11 +126,11 @@ func (f *replayFlags) parse(args []string) (file string, to target, err error) {
 	return positional[0], to, err
 }
 
-// errDiffers is the error of replay if answers differ from the recorded ones. It makes the exit status 1, and nothing more is
-// printed: the report has the differences.
+// errDiffers is the error of replay, in the client's place, if answers differ from the recorded ones. It makes the exit status 1, and nothing
+// more is printed: the report has the differences.
 var errDiffers = &loggedError{errors.New("there are differences")}
 
-// replayClient is the command replay without --serve: it sends a server what the recorded client has sent, and compares the answers.
+// replayClient is the command replay without --serve and --stdio: it sends a server what the recorded client has sent, and compares the answers.
 func replayClient(ctx context.Context, args []string, env environment) error {
 	f := replayFlags{}
 	file, to, err := f.parse(args)
@@ -229,15 +230,16 @@ func (f *replayFlags) play(ctx context.Context, rec *replay.Recording, to target
 	return report, traced.redactError(err)
 }
 
-// replayServeFlags are the flags of replay --serve.
+// replayServeFlags are the flags of replay in the server's place: with --serve or --stdio.
 type replayServeFlags struct {
-	serveFlags
+	serveFlags                    // the flags of serve; --config and --demo cannot be given
 	recording    replayInputFlags // the flags that say what is read of the recording
 	mustMatchAll bool             // --strict: the run fails unless all that is recorded was asked, and nothing else
 	stdio        bool             // --stdio: the client is at our stdin and stdout, as with connect
 }
 
-// flagSet returns the set of all flags of replay --serve; parsing it sets the fields of f, which have their defaults until then.
+// flagSet returns the set of all flags of replay with --serve or --stdio; parsing it sets the fields of f, which have their defaults until
+// then.
 func (f *replayServeFlags) flagSet() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("replay", pflag.ContinueOnError)
 	f.serveFlags.flagSet().VisitAll(func(flag *pflag.Flag) {
@@ -306,9 +308,9 @@ func (f *replayServeFlags) warnUnusedAtStdio(log hclog.Logger) {
 	})
 }
 
-// serveOverSocket runs serve with the fake server as a remote one, behind a Unix socket that
-// only this user can reach. So every transport, era and limit is that of any other server,
-// and one process knows what was asked.
+// serveOverSocket puts the fake server behind a Unix socket that only this user can reach, and calls serve with the address of the socket, as
+// that of a remote server. When serve has returned, it closes the socket, and returns the error of serve. So every transport, era and limit
+// is that of any other server, and one process knows what was asked.
 func (f *replayServeFlags) serveOverSocket(fake *replay.Fake, serve func(to target) error) error {
 	dir, err := os.MkdirTemp("", "mcp-replay-")
 	if err != nil {
@@ -332,8 +334,8 @@ func (f *replayServeFlags) serveOverSocket(fake *replay.Fake, serve func(to targ
 	return err
 }
 
-// reportUsage logs which recorded requests were asked, and which others. With --strict it is an error that not all were
-// asked, or that others were.
+// reportUsage logs which recorded requests clients did not send, and which others they sent, the first few of each, and how many there are.
+// With --strict it is an error if there are any.
 func (f *replayServeFlags) reportUsage(u replay.Usage, log hclog.Logger) error {
 	for _, text := range u.Misses {
 		log.Warn("was asked and is not in the recording", "request", text)

@@ -24,17 +24,17 @@ import (
 // Exit statuses of the program. They are part of the command line's contract.
 const (
 	exitOK          = 0   // exit status: the run has ended as it should
-	exitFail        = 1   // exit status: something went wrong while running, and stderr says what; or a report (of doctor, replay, trace) has faults
-	exitUsage       = 2   // exit status: the command line or a file it names is wrong; doctor and replay: they could not find anything out
-	exitSignIn      = 3   // exit status: the command status has found that a sign-in is needed
+	exitFail        = 1   // exit status: something went wrong while running, and stderr or the log says what; or the report (of doctor, replay, trace, status --check) has faults
+	exitUsage       = 2   // exit status: the command line or a file it names is wrong; doctor and replay: they have no result (notRunError)
+	exitSignIn      = 3   // exit status: the command status has found that a sign-in is needed (errSignInNeeded)
 	exitInterrupted = 130 // exit status: a second signal, SIGINT, has ended the program at once
 	exitTerminated  = 143 // exit status: a second signal, SIGTERM, has ended the program at once
 )
 
 // environment is what a run may touch of the process around it.
 type environment struct {
-	stdin, stdout *os.File                    // stdin and stdout of the process: with connect, the client is there
-	stderr        io.Writer                   // takes lines for people, and the log; a write never waits for who reads it
+	stdin, stdout *os.File                    // stdin and stdout of the process: with connect, record and replay --stdio, the client is there
+	stderr        io.Writer                   // takes lines for people, and the log unless --log-file takes it; a write never waits for who reads it, once run has begun
 	lookup        func(string) (string, bool) // returns the value of an environment variable, and whether it is set
 	hangup        <-chan os.Signal            // gets each SIGHUP; nil: never
 	levelSignal   <-chan os.Signal            // gets each SIGUSR1, which changes the log's level; nil: never
@@ -87,7 +87,7 @@ func answeredUsagef(format string, args ...any) error {
 	return &usageError{text: fmt.Sprintf(format, args...), isAnswered: true}
 }
 
-// loggedError is an error that the log or the report has already: run prints nothing of it.
+// loggedError is an error that the log or the report of a command has already: run prints nothing of it, and returns exitFail.
 type loggedError struct{ error }
 
 // run is the program: it returns the exit status. args are the arguments, without the program's name. The end of ctx ends it
@@ -158,8 +158,8 @@ func commandNames() []string {
 	return names
 }
 
-// didYouMean returns what is added to an error about a name that is none of known: a question whether a similar one was meant; "": none is
-// similar. prefix is put in front of it, such as "--".
+// didYouMean returns what is added to an error about a name that is none of known: a question whether a similar one, or the only one
+// that begins with name, was meant; "": there is none. The question shows that one with prefix, such as "--", in front.
 func didYouMean(prefix, name string, known []string) string {
 	similar := nearest.To(name, known)
 	if similar == "" && len(name) > 2 { // the beginning of one, and of no other
@@ -189,9 +189,10 @@ func parseHelp(args []string, command string) (page []string, asked bool) {
 	return page, asked
 }
 
-// splitCommand finds out which command the arguments call, and returns it and its arguments. If they name none, a "--", --demo, --config or a
-// configuration file means serve, and a URL, a host or another flag means connect. If nothing fits, command is the first argument, and rest
-// is all of them. command is "" if there are no arguments.
+// splitCommand finds out which command the arguments call, and returns it and its arguments. If the first argument names none, it decides:
+// --version and -V mean version; another flag means serve, if "--", --demo or --config is among the arguments, else connect; a URL or a host
+// means connect, a configuration file means serve. If nothing fits, command is the first argument, and rest is all of them. command is "" if
+// there are no arguments.
 func splitCommand(args []string) (command string, rest []string) {
 	if len(args) == 0 {
 		return "", nil

@@ -45,8 +45,9 @@ func (t *tracing) redactor(off bool) *redact.Redactor {
 // server that has been removed, and occur in what is written late. A file that is replaced every few minutes must not make the list grow for ever.
 const maxKeptSets = 16
 
-// addSecrets has these values, and the values of the HTTP headers with these names, taken out of what is written from now on. values are all
-// that a source, such as a file, has now. What it had before stays hidden until it has changed maxKeptSets times.
+// addSecrets has these values, and the values of the HTTP headers with these names, taken out of what is written from now on; with
+// --trace-unredacted, out of log and spans only. Values that are too short or too common to be looked for (package redact) stay. values are
+// all that a source, such as a file, has now. What the source had before stays hidden until it has changed maxKeptSets times.
 func (t *tracing) addSecrets(source string, values []string, headers ...string) {
 	values = slices.Clone(values)
 	slices.Sort(values)
@@ -95,8 +96,8 @@ func (t *tracing) redactError(err error) error {
 
 // redactedError is an error whose text lacks secrets.
 type redactedError struct {
-	error
-	text string // the error's text, without secrets
+	error        // the error with its secrets
+	text  string // the error's text, without secrets
 }
 
 // Error returns the text without secrets.
@@ -121,8 +122,8 @@ func (t *tracing) hideEnviron(server string, env []string, all bool) {
 	t.addSecrets(source, values)
 }
 
-// hideServer has what a server is given taken out of what is written: its headers, the credentials in its URL, and the environment
-// variables whose names tell that they are secrets.
+// hideServer has what a server is given taken out of what is written: its headers, the password in its URL (or else the user's name) and each
+// value of the URL's query, and the environment variables whose names tell that they are secrets.
 func (t *tracing) hideServer(spec upstream.Spec) {
 	var values, headers []string
 	for name, all := range spec.Remote.Header {

@@ -30,9 +30,9 @@ type serveFlags struct {
 	inspect inspectFlags // the flags that say whether a browser can look at the run, and who may
 
 	demo   bool   // --demo: serve the built-in demo server
-	config string // --config: the configuration file whose servers are served; "": there is one server, of the command line
+	config string // --config, or a FILE.json in the place of a URL: the configuration file whose servers are served; "": there is one server, of the command line
 
-	set *pflag.FlagSet // the set of all these flags; made by parse
+	set *pflag.FlagSet // the set of all these flags; made by parse (of replay --serve, by replayServer)
 }
 
 // flagSet returns the set of all flags of serve; parsing it sets the fields of f, which have their defaults until then.
@@ -53,7 +53,7 @@ func (f *serveFlags) flagSet() *pflag.FlagSet {
 	return fs
 }
 
-// parse returns what is served (nothing with --config) and where.
+// parse parses and checks the arguments of serve, and returns where to listen, and to, the server (empty with --config).
 func (f *serveFlags) parse(args []string) (where listenAddresses, to target, err error) {
 	fs := f.flagSet()
 	f.set = fs
@@ -68,7 +68,7 @@ func (f *serveFlags) parse(args []string) (where listenAddresses, to target, err
 	return where, to, err
 }
 
-// check finds mistakes in the flags that were parsed, and returns where to listen.
+// check returns the first mistake in the flags, once they are parsed, as err, or else where to listen.
 func (f *serveFlags) check() (where listenAddresses, err error) {
 	if err := f.scale.check(); err != nil {
 		return where, err
@@ -101,7 +101,8 @@ func (f *serveFlags) check() (where listenAddresses, err error) {
 	return f.listen.addresses(f.set)
 }
 
-// chooseTarget finds out which server is meant: args are all arguments, of which positional and argv belong to no flag.
+// chooseTarget finds out which server is meant. args are all arguments; of those that belong to no flag, positional stand before "--", and
+// argv behind it. If the only one is a configuration file, it sets f.config, and to is empty.
 func (f *serveFlags) chooseTarget(args, positional, argv []string) (to target, err error) {
 	if len(positional) == 1 && f.config == "" && isConfigFile(positional[0]) {
 		f.config, positional = positional[0], nil

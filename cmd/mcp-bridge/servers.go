@@ -108,8 +108,8 @@ func upstreamSpec(s config.Server, trust *tls.Config, log hclog.Logger) (upstrea
 	return spec, err
 }
 
-// loadConfig reads a configuration file, and logs what has no effect in it. With an error, which is a *configError, the Config has
-// no more than Files.
+// loadConfig reads a configuration file, and logs its notices (config.Config.Notices), such as a key without effect. With an error, which is
+// a *configError, the Config has no more than Files.
 func loadConfig(file string, options config.Options, log hclog.Logger) (*config.Config, error) {
 	c, err := config.Load(file, options)
 	if err != nil {
@@ -131,8 +131,8 @@ func fingerprint(s config.Server) string {
 
 // configError is a usageError about a configuration file that keeps the list of what is wrong.
 type configError struct {
-	usageError
-	cause error // what config.Load has returned, mostly config.Problems
+	usageError       // what the user is told
+	cause      error // what config.Load has returned, mostly config.Problems
 }
 
 // Unwrap returns the usageError and the cause.
@@ -157,7 +157,8 @@ func hubSpecs(c *config.Config, trust *tls.Config, log hclog.Logger) ([]hub.Spec
 	return all, nil
 }
 
-// checkConfig is the command check-config: it returns what is wrong with a configuration file, and writes to stderr what has no effect in it.
+// checkConfig is the command check-config: it returns what is wrong with a configuration file, also commands that cannot be found, and
+// writes its notices to stderr, such as a key without effect. It starts nothing.
 func checkConfig(args []string, env environment) error {
 	if len(args) != 1 {
 		return usagef("check-config takes one file")

@@ -39,7 +39,8 @@ func (f *credentialFlags) register(fs *pflag.FlagSet) {
 }
 
 // parse parses the arguments of a command with these flags, as parseFlags does. It says on stderr which flags the user has given that have
-// no effect on the command or, with --config, on a server of a configuration file. fs is the set of all flags of the command.
+// no effect on the command or, with --config, on a server of a configuration file; not if login refuses --auth in any case. For logout, it
+// sets the flags of ways to get tokens without a person to their defaults. fs is the set of all flags of the command.
 func (f *credentialFlags) parse(fs *pflag.FlagSet, args []string, env environment) (positional, argv []string, err error) {
 	if positional, argv, err = parseFlags(fs, args); err != nil {
 		return nil, nil, err
@@ -100,7 +101,7 @@ func (f *credentialFlags) settings(server string, env environment) (signin.Setti
 }
 
 // listStored returns the entries of the store of credentials that are for server, or for all servers if it is "", and for the profile if
-// --profile names one, whatever client has signed in there; also the store itself, and the settings of the flags.
+// --profile or the file of --config names one, whatever client has signed in there; also the store itself, and what settings returns.
 func (f *credentialFlags) listStored(ctx context.Context, server string, env environment) (*tokenstore.Store, []tokenstore.ListEntry, signin.Settings, error) {
 	const none = "https://localhost/" // only the store of these settings is used
 	s, err := f.settings(cmp.Or(server, none), env)
@@ -138,8 +139,8 @@ func (f *statusFlags) flagSet() *pflag.FlagSet {
 	return fs
 }
 
-// errSignInNeeded is the error of status if a credential cannot be used without a sign-in. It makes the exit status 3, and nothing
-// more is printed: the report says it.
+// errSignInNeeded is the error of status if a server that it shows is not Usable: mostly, a person has to sign in. It makes the exit
+// status 3, and nothing more is printed: the report says it.
 var errSignInNeeded = errors.New("a sign-in is needed")
 
 // errNotRenewed is the error of status --check if a token could not be renewed, unless a sign-in is needed (errSignInNeeded). It
@@ -148,9 +149,9 @@ var errNotRenewed = &loggedError{errors.New("a token was not renewed")}
 
 // credentialStatus is what status says of one server. Its JSON is what --json writes; it has no secret.
 type credentialStatus struct {
-	Server      string        `json:"server"`                // the URL of the server
+	Server      string        `json:"server"`                // the URL of the server; "unknown": the credential cannot be read
 	Profile     string        `json:"profile,omitempty"`     // which of several accounts at the server; "": the usual one
-	Usable      bool          `json:"usable"`                // the next request needs no sign-in of a person
+	Usable      bool          `json:"usable"`                // what is stored can be used as it is, or renewed without a person; false also where nothing is stored
 	Account     string        `json:"account,omitempty"`     // who has signed in, if the provider has said so
 	Issuer      string        `json:"issuer,omitempty"`      // the authorization server
 	Resource    string        `json:"resource,omitempty"`    // what the token is for; "": the address of the server
@@ -160,7 +161,7 @@ type credentialStatus struct {
 	Expires     time.Time     `json:"expires,omitzero"`      // when the access token expires; zero: not said
 	Renewable   bool          `json:"renewable"`             // a new access token can be had without a person
 	Machine     bool          `json:"machine,omitempty"`     // no person has signed in: a client has credentials of its own
-	RefusedAt   time.Time     `json:"refusedAt,omitzero"`    // when the server has last refused the credential; zero: it has not since it last answered
+	RefusedAt   time.Time     `json:"refusedAt,omitzero"`    // when the server has refused the stored token; zero: it has not, or it has accepted that token since
 	Problem     string        `json:"problem,omitempty"`     // why the credential cannot be read, used or renewed; "": nothing is wrong
 	SignIn      *pendingLogin `json:"signIn,omitempty"`      // a sign-in to this server that is under way; nil: none is
 	BrokenFiles []string      `json:"brokenFiles,omitempty"` // the paths of files of this credential that could not be read and were set aside
@@ -274,8 +275,7 @@ func (c *credentialStatus) markRefused(r client.TokenRefusal) {
 	c.Problem = cmp.Or(c.Problem, r.Reason)
 }
 
-// renew renews what is due, to see whether that works. It returns why that has failed. Where it does not try, it says so on stderr,
-// and returns nil.
+// renew renews what is due, and returns why that has failed; nil also where it does not try, which it says on stderr.
 func (f *statusFlags) renew(ctx context.Context, l tokenstore.ListEntry, s signin.Settings, env environment) error {
 	if err := f.checkRenewable(ctx, l, s); err != nil {
 		fmt.Fprintf(env.stderr, "mcp-bridge: %s: %s\n", printable.Text(l.Entry.Credential.Server), printable.Text(err.Error()))
@@ -538,8 +538,8 @@ func nameSignIn(server, profile, resource string) string {
 	return server + " (" + strings.Join(more, ", ") + ")"
 }
 
-// signOut signs out at one server. name is what a person calls the sign-in that is gone; "": there was none that can be named. revoked
-// is what client.Credential.SignOut says.
+// signOut deletes l, an entry of the store, and has its tokens revoked. name is what a person calls the sign-in that is gone; "": there was
+// none that can be named, or err says why nothing is gone. revoked says why the authorization server has not revoked the tokens; nil: it has.
 func (f *logoutFlags) signOut(ctx context.Context, store *tokenstore.Store, l tokenstore.ListEntry, s signin.Settings) (name string, revoked, err error) {
 	stored := l.Entry.Credential
 	if l.Err != nil || stored.Server == "" { // it cannot be read, but it can be deleted

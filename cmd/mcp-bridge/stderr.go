@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	maxQueuedLines  = 1000        // how many lines of a logWriter may wait to be written; further ones are dropped
+	maxQueuedLines  = 1000        // how many Writes of a logWriter, mostly of one line each, may wait to be carried out; further ones are dropped
 	logCloseTimeout = time.Second // how long logWriter.close waits until the last lines are written
 )
 
@@ -19,11 +19,11 @@ const (
 // bridge must not stand still for that. What does not fit is dropped and counted.
 type logWriter struct {
 	w     io.Writer     // stderr, or the file
-	lines chan []byte   // the lines that wait to be written
+	lines chan []byte   // what each Write was given, mostly one line, that waits to be written
 	done  chan struct{} // closed when the last line was written
 
 	mu      sync.Mutex // guards dropped, closed, and sends to lines
-	dropped int        // how many lines were dropped since the log last said so
+	dropped int        // how many Writes, mostly of one line each, were dropped since the log last said so
 	closed  bool       // close was called: nothing more is queued
 }
 
@@ -34,8 +34,8 @@ func newLogWriter(w io.Writer) *logWriter {
 	return l
 }
 
-// Write queues one line, or several, without what foreign text could do to a terminal (printable.AppendLines). It
-// never fails.
+// Write queues one line, or several, without what foreign text could do to a terminal (printable.AppendLines). If there is no room, it drops
+// them. It never waits, and never fails.
 func (l *logWriter) Write(line []byte) (int, error) {
 	text := printable.AppendLines(make([]byte, 0, len(line)), line)
 	l.mu.Lock()

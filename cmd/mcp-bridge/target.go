@@ -26,23 +26,24 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
 
-// targetFlags describe the one server that is served or connected to.
+// targetFlags describe the server that is served or connected to. With --config, the file describes it; some of the flags then count for what
+// the file does not say (settings), or for all remote servers (TLS, credentials).
 type targetFlags struct {
 	child          childFlags    // how a server is run that is a command
 	header         []string      // --header: headers of every request to a remote server, as "NAME: VALUE"
 	headerFile     string        // --header-file: a file of headers of every request to a remote server, one "NAME: VALUE" a line; "": none
 	headerEnv      []string      // --header-env: headers of every request to a remote server whose value is in an environment variable, as NAME=VARIABLE
-	connectTimeout time.Duration // --connect-timeout: how long connecting to a remote server may take
-	resumeTimeout  time.Duration // --resume-timeout: how long to reconnect to the broken stream of a call before the call fails
+	connectTimeout time.Duration // --connect-timeout: how long connecting to a remote server may take; 0: 10 s
+	resumeTimeout  time.Duration // --resume-timeout: how long to reconnect to the broken stream of a call before the call fails; more than 0
 	transport      string        // --transport: which of Streamable HTTP and HTTP+SSE a remote server is tried with
 
 	protocol       string        // --protocol: what to speak with the server, auto, legacy or modern
 	clientProtocol string        // --client-protocol: what clients may speak, auto, legacy or modern
-	parkTimeout    time.Duration // --park-timeout: how long a call waits for the modern client's answers to input requests
+	parkTimeout    time.Duration // --park-timeout: how long a call waits for the modern client's answers to input requests; more than 0
 
 	caFile     string           // --ca-file: the file of authorities to trust beside the system's; "": none
 	clientCert string           // --client-cert: the file of the certificate to show to a remote server; "": none
-	clientKey  string           // --client-key: the file of the private key of clientCert
+	clientKey  string           // --client-key: the file of the private key of clientCert; "": there is no clientCert
 	auth       authFlags        // whose credential is used at a remote server
 	toolRules  toolfilter.Rules // --allow-tool, --ignore-tool: which tools clients see
 }
@@ -87,8 +88,8 @@ func (f *targetFlags) settings() config.Settings {
 // target is the server that the arguments behind the flags name: a URL or a command. With --demo it is the command of the demo server. With
 // --config the arguments leave it empty: the file has the server.
 type target struct {
-	url  string   // the address of a remote server or of a socket (unix:, tcp:); "": it is a command
-	argv []string // the command and its arguments; nil: it is a URL
+	url  string   // the address of a remote server or of a socket (unix:, tcp:); "": it is a command, or with --config the file says it
+	argv []string // the command and its arguments; nil: it is a URL, or with --config the file says it
 }
 
 // spec describes the server that to names, as the flags say it, without the credential of a sign-in.
@@ -153,7 +154,7 @@ func (f *targetFlags) newServer(ctx context.Context, spec upstream.Spec, fileAut
 }
 
 // signInSettings returns how a remote server is signed in to. The mode is ModeNone if the flags or the file say so, if the user has given the server
-// a credential, and for a socket. fileAuth is what the configuration file says of signing in to it; nil: there is no file.
+// a credential, for a socket, and for a command. fileAuth is what the configuration file says of signing in to it; nil: there is no file.
 func (f *targetFlags) signInSettings(spec upstream.Spec, fileAuth map[string][]string, env environment) (signin.Settings, error) {
 	none := signin.Settings{Mode: signin.ModeNone}
 	if !mayHaveCredential(spec.URL) || hasAuthorization(spec) {
@@ -172,7 +173,8 @@ func (f *targetFlags) signInSettings(spec upstream.Spec, fileAuth map[string][]s
 	return flags.settings(spec.URL, signin.TLS{CAFile: f.caFile, CertFile: f.clientCert, KeyFile: f.clientKey}, env.lookup)
 }
 
-// parseEras returns what clients may speak, and what is spoken with the server. It also checks ParkTimeout and ResumeTimeout.
+// parseEras returns what clients may speak, and what is spoken with the server. The error is a usageError, also if ParkTimeout or
+// ResumeTimeout is not more than 0.
 func parseEras(s config.Settings) (clients, protocol era.Eras, err error) {
 	protocol, ok := era.ParseEras(s.Protocol)
 	if !ok {
@@ -190,7 +192,8 @@ func parseEras(s config.Settings) (clients, protocol era.Eras, err error) {
 	return clients, protocol, nil
 }
 
-// tls returns whom to trust, and who we are, for all remote servers.
+// tls returns whom to trust, and who we are, for all remote servers, as --ca-file, --client-cert and --client-key say it; nil: none of them is
+// given.
 func (f *targetFlags) tls() (*tls.Config, error) {
 	if (f.clientCert == "") != (f.clientKey == "") {
 		return nil, usagef("--client-cert and --client-key belong together")
@@ -299,8 +302,8 @@ func urlHint(s string) string {
 	return "http://" + s + " or https://" + s
 }
 
-// looksLikeHost reports whether an argument is rather a host, with a port or a
-// path perhaps, than a command.
+// looksLikeHost reports whether an argument is rather an address without its "http://" than a command: HOST:PORT, localhost or an IP address,
+// perhaps with a path behind it.
 func looksLikeHost(s string) bool {
 	host, _, _ := strings.Cut(s, "/")
 	name, port, err := net.SplitHostPort(host)
@@ -342,8 +345,8 @@ func (f *targetFlags) splitValueError(command string, rest, args []string) error
 	return nil
 }
 
-// startSupervision has the processes that servers leave behind ended: by the function that it returns, or by a watchdog if
-// this process is killed.
+// startSupervision has the processes that servers leave behind ended: by the function that it returns, which is called at the end of the run,
+// or by a watchdog if this process is killed.
 func startSupervision(log hclog.Logger) func() {
 	stop, err := supervisor.Subreap()
 	if err != nil {

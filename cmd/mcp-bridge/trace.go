@@ -13,11 +13,11 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/trace/redact"
 )
 
-// tracingFlags say what is written down of the traffic. serve and connect have them.
+// tracingFlags say what is written down of the traffic. serve, connect, record and replay --serve have them.
 type tracingFlags struct {
 	traceFile  string         // --trace: the file of the trace, in which long messages are cut; "": none
 	recordFile string         // --record: the file of a trace for replay, with each message as a whole; "": none
-	maxMessage byteSizeOrZero // --trace-max-message: how much of a message is in the file of --trace; 0: nothing
+	maxMessage byteSizeOrZero // --trace-max-message: how much of a message is in the file of --trace, in bytes; 0: nothing
 	redact     []string       // --trace-redact: paths in messages, or re:REGEX, of what is taken out beside secrets
 	unredacted bool           // --trace-unredacted: secrets stay in the trace
 
@@ -35,16 +35,16 @@ func (f *tracingFlags) register(fs *pflag.FlagSet) {
 	f.set = fs
 }
 
-// byteSizeOrZero is a flag value in bytes that, unlike a byteSize, may be 0.
+// byteSizeOrZero is the value of a flag that is a number of bytes, such as 64KiB, and, unlike a byteSize, may be 0.
 type byteSizeOrZero byteSize
 
-// String returns the size as byteSize does.
+// String returns the size as one writes it, with the largest unit of which it is a whole number, as byteSize does.
 func (s *byteSizeOrZero) String() string { return (*byteSize)(s).String() }
 
 // Type returns what pflag calls the kind of value: "size".
 func (s *byteSizeOrZero) Type() string { return "size" }
 
-// Set parses a size as byteSize does, or 0.
+// Set parses a number of bytes, or one with KiB, MiB or GiB; it may be 0.
 func (s *byteSizeOrZero) Set(text string) error {
 	if strings.TrimSpace(text) == "0" {
 		*s = 0
@@ -53,7 +53,7 @@ func (s *byteSizeOrZero) Set(text string) error {
 	return (*byteSize)(s).Set(text)
 }
 
-// check finds mistakes that do not depend on the system.
+// check returns the first mistake in these flags that can be found without a look at files or the network; nil: there is none.
 func (f *tracingFlags) check() error {
 	switch {
 	case f.unredacted && len(f.redact) > 0:

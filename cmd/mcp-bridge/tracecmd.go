@@ -99,7 +99,7 @@ func (f *traceFlags) showFile(file *os.File, viewer *traceview.Viewer) error {
 	return viewer.PrintAll(file, correlation)
 }
 
-// terminalWidth returns how wide the terminal is, as far as the environment says; 0: not known.
+// terminalWidth returns how many columns the terminal has, as far as the environment variable COLUMNS says; 0: not known.
 func terminalWidth(env environment) int {
 	text, _ := env.lookup("COLUMNS")
 	n, _ := strconv.Atoi(text)

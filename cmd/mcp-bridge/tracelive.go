@@ -13,7 +13,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/traceview"
 )
 
-// showLive prints what passes through a running bridge, until ctx is done or the bridge ends.
+// showLive prints what passes through a running bridge, until ctx is done or the bridge ends. source says which bridge it is (chooseBridge).
 func (f *traceFlags) showLive(ctx context.Context, source string, viewer *traceview.Viewer) error {
 	switch {
 	case f.lost:

@@ -67,8 +67,8 @@ func wrapCommand(command string, args []string, env environment) error {
 	return err
 }
 
-// stablePath returns the path of this program that a client's file is to have: that of $PATH, if it is there. Behind the link, on
-// Linux, the path may have a version in it, and be gone after an upgrade.
+// stablePath returns the path of this program that a client's file is to have: the one at which $PATH has it, if $PATH has it, else that of the
+// running executable. The latter is, on Linux, behind all links: it may have a version in it, and be gone after an upgrade.
 func stablePath() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
