@@ -12,7 +12,7 @@ import (
 const module = "github.com/mcp-bridge/mcp-bridge"
 
 // release is set by the linker (-X) where a build cannot know its version by itself:
-// in the Dockerfile and .goreleaser.yaml. It is a version such as v1.2.3.
+// in the Dockerfile and .goreleaser.yaml. It is a version such as v1.2.3; "": it was not set.
 var release = ""
 
 // Version returns the version of this module in the program that runs: that of a

@@ -8,7 +8,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// maxOpenIDs is how many requests that a client has not answered are remembered.
+// maxOpenIDs is how many requests that a client has not answered are remembered; further ones are not.
 const maxOpenIDs = 1000
 
 // ServerRequests are the requests to a client that it has not answered, as seen by
@@ -17,7 +17,7 @@ const maxOpenIDs = 1000
 // goroutines.
 type ServerRequests struct {
 	mu      sync.Mutex              // guards openIDs
-	openIDs map[jsonrpc.ID]struct{} // the ids of the requests that the client has not answered
+	openIDs map[jsonrpc.ID]struct{} // the ids of the requests that the client has not answered and that were not cancelled: maxOpenIDs at most, and not those that came when there were so many; nil: none yet
 }
 
 // NoteSent notes a request on its way to the client, or that one is cancelled. It is called with each

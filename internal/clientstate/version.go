@@ -37,5 +37,6 @@ func (r *NegotiatedVersion) String() string {
 	return ""
 }
 
-// AllowsBatches reports whether the client may send arrays of messages.
+// AllowsBatches reports whether the client may send arrays of messages: the negotiated revision is 2025-03-26. It is false before initialize
+// was answered.
 func (r *NegotiatedVersion) AllowsBatches() bool { return jsonrpc.HasBatches(r.String()) }

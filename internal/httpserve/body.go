@@ -57,7 +57,7 @@ type BodyMemory struct {
 	held   *budget.Share // what the body holds of the Budget; nil: nothing that counts, because it was not read yet, is short, or was detached
 }
 
-// Free gives everything back. It may be called more than once, and on nil.
+// Free gives back all that the body holds of the Budget. It may be called more than once, and on nil.
 func (s *BodyMemory) Free() { s.Detach().ReleaseAll() }
 
 // ShrinkTo gives back all but n bytes of what the body holds of the Budget.

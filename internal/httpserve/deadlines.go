@@ -75,8 +75,8 @@ const minReplyTimeAfterBody = 5 * time.Second
 // netHTTPBufferSize is how many bytes of a reply net/http keeps until its handler has returned.
 const netHTTPBufferSize = 2048
 
-// WriteWithDeadline writes the whole body of a reply, or the rest of it. A client that does not take it
-// within DefaultDeadline is cut off.
+// WriteWithDeadline writes the whole body of a reply, or the rest of it. A client that does not take it within DefaultDeadline is cut off; a
+// body of at most netHTTPBufferSize bytes net/http sends later, when the handler has returned, with the deadline that Deadlines sets then.
 func WriteWithDeadline(w http.ResponseWriter, body []byte) {
 	if len(body) > netHTTPBufferSize {
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(DefaultDeadline))

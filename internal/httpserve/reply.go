@@ -22,7 +22,8 @@ func WriteError(w http.ResponseWriter, r *http.Request, rule string, status, cod
 	writeError(w, r, status, code, id, text)
 }
 
-// writeError answers a request as WriteError does, but does not tell the Observer.
+// writeError answers a request with an HTTP status and a JSON-RPC error with this id (zero: not known, as with WriteError). It does not tell
+// the Observer that the request is refused.
 func writeError(w http.ResponseWriter, r *http.Request, status, code int, id jsonrpc.ID, text string) {
 	if id.IsZero() && r.Header.Get("Mcp-Protocol-Version") < "2025-11-25" {
 		id = jsonrpc.NullID
@@ -41,7 +42,8 @@ func Refuse(w http.ResponseWriter, r *http.Request, rule string, status int, tex
 	WriteError(w, r, rule, status, jsonrpc.CodeInvalidRequest, jsonrpc.ID{}, text)
 }
 
-// RefuseText is Refuse for requests that are answered with plain text and not with JSON.
+// RefuseText answers a request that is not let in, or is none that its endpoint takes, with this status and text, as plain text and not as
+// JSON, and tells the Observer that it is refused, by which rule of docs/rules.md.
 func RefuseText(w http.ResponseWriter, r *http.Request, rule string, status int, text string) {
 	observe.Refuse(w, r, rule, status, text)
 	http.Error(w, text, status)
@@ -56,14 +58,16 @@ func RefuseBusy(w http.ResponseWriter, r *http.Request, id jsonrpc.ID, text stri
 	writeError(w, r, http.StatusServiceUnavailable, jsonrpc.CodeInternalError, id, text)
 }
 
-// RefuseBusyText is RefuseBusy for requests that are answered with plain text and not with JSON.
+// RefuseBusyText answers a request with status 503, Retry-After, and text, as plain text and not as JSON: the request may succeed later. The
+// Observer is told why, which may say more than clients are to know.
 func RefuseBusyText(w http.ResponseWriter, r *http.Request, text string, why error) {
 	observe.Refuse(w, r, ruleBusy, http.StatusServiceUnavailable, why.Error())
 	SetRetryAfter(w.Header())
 	http.Error(w, text, http.StatusServiceUnavailable)
 }
 
-// SetRetryAfter adds to h, the headers of a reply with status 503, when the client may try again. RefuseBusy and RefuseBusyText call it.
+// SetRetryAfter sets in h, the headers of a reply with status 503, after how many seconds the client may try again: 5. RefuseBusy and
+// RefuseBusyText call it.
 func SetRetryAfter(h http.Header) { h["Retry-After"] = retryAfterValue }
 
 // ruleBusy is what the Observer is told in the place of a rule of docs/rules.md when a request is refused

@@ -58,12 +58,12 @@ type Options struct {
 	Logger hclog.Logger
 }
 
-// OptionError says that Options cannot work on any machine, and must be changed.
+// OptionError says that Options, or the sockets that systemd has passed, are wrong and must be changed: trying again does not help.
 type OptionError struct {
 	text string // what is wrong, and what to write
 }
 
-// Error returns what is wrong with the Options.
+// Error returns what is wrong, and what to write instead.
 func (e *OptionError) Error() string { return e.text }
 
 // optionf returns an OptionError with this text.
@@ -75,15 +75,15 @@ func optionf(format string, args ...any) error {
 // connections are of the type *tls.Conn, which http.Server needs for HTTP/2. Close removes
 // the file of a Unix socket that Open has made.
 type Listener struct {
-	net.Listener
+	net.Listener                 // the socket; with TLS, what makes TLS connections of those of the socket
 	systemdName    string        // the name that systemd gives the socket; "": Open has made it
 	configuredAddr string        // the TCP address as Options have it, for errors; "": it is a Unix socket, or of systemd
 	socketFile     *socketFile   // the file of the Unix socket; nil: it is no Unix socket that Open has made
 	certs          *certificates // the certificates for TLS; nil: no TLS
-	log            hclog.Logger  // Options.Logger
+	log            hclog.Logger  // Options.Logger; never nil once Open has returned the Listener
 
 	acceptErrMu     sync.Mutex // guards acceptErrLogged
-	acceptErrLogged time.Time  // when the log was last told that no connection could be accepted
+	acceptErrLogged time.Time  // when the log was last told that no connection could be accepted; zero: never
 
 	closeOnce sync.Once // Close closes once
 	closeErr  error     // what Close returns, once it was called
@@ -188,8 +188,8 @@ func Open(o Options) (Listeners, error) {
 	return ls, nil
 }
 
-// open does what Open does, but after an error it also returns the listeners that are open, for the
-// caller to close.
+// open opens the sockets that o names and those that systemd has passed, refuses addresses as Open does, and adds TLS. After an error it also
+// returns the listeners that are open, for the caller to close. o.Logger is not nil; the listeners do not have it yet.
 func open(o Options) (ls Listeners, err error) {
 	if ls, err = systemdListeners(); err != nil {
 		return ls, err
@@ -279,7 +279,8 @@ func (ls Listeners) addTLS(o Options) error {
 	return nil
 }
 
-// ParseSocketMode reads the mode of a Unix socket, in octal: 0600, 660.
+// ParseSocketMode reads the mode of a Unix socket, in octal: 0600, 660. The error is an *OptionError, also for a mode with which nobody may
+// write, and so nobody could connect.
 func ParseSocketMode(s string) (fs.FileMode, error) {
 	mode, err := strconv.ParseUint(s, 8, 32)
 	if err != nil || mode > 0o777 || mode&0o222 == 0 {

@@ -66,7 +66,8 @@ type splitListener struct {
 	conns    chan acceptResult // carries what its Accept returns
 }
 
-// Accept returns the next connection whose first byte is for this listener; net.ErrClosed after Close.
+// Accept returns the next connection whose first byte is for this listener; net.ErrClosed after Close. Of the listener for HTTP, it also
+// returns the errors of the listener that was split.
 func (h *splitListener) Accept() (net.Conn, error) {
 	select {
 	case a := <-h.conns:
@@ -186,7 +187,7 @@ func beginsMessage(c byte) bool {
 
 // peekedConn is a connection with its first byte put back.
 type peekedConn struct {
-	net.Conn
+	net.Conn            // the connection, from which the first byte was read
 	mu       sync.Mutex // guards hasFirst
 	first    [1]byte    // the first byte, which was read from Conn
 	hasFirst bool       // nobody has read first from the peekedConn yet
@@ -210,7 +211,7 @@ func (c *peekedConn) Read(p []byte) (int, error) {
 // NetConn returns the wrapped connection. Writes may go there directly.
 func (c *peekedConn) NetConn() net.Conn { return c.Conn }
 
-// CloseWrite ends the direction to the client; the other direction stays open.
+// CloseWrite ends the direction to the client; the other direction stays open. If Conn cannot do that, the error is errors.ErrUnsupported.
 func (c *peekedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

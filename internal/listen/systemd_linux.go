@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// isListening reports whether the socket listens, and is not a connection.
+// isListening reports whether the socket listens, and is not a connection. It is true if that cannot be told.
 func isListening(l net.Listener) bool {
 	s, ok := l.(syscall.Conn)
 	if !ok {

@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// keepaliveTimeout is how long a TCP peer may be unreachable before its connection ends. On an
-// idle connection it does not answer keep-alive probes; otherwise it does not acknowledge
-// data. Without this limit its session would keep a server running.
+// keepaliveTimeout is how long a TCP peer may be unreachable before its connection ends: a peer that does not answer keep-alive probes, on
+// an idle connection, or (on Linux only) does not acknowledge data. Without this limit its session would keep a server running.
 const keepaliveTimeout = time.Minute
 
 // listenTCP opens a TCP socket whose connections end when the peer is dead.

@@ -113,7 +113,8 @@ func loadCertPool(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// reload loads the files again, and logs that, if they have changed. After an error the old certificate stays in use.
+// reload loads the files again, makes new connections use what they hold, and logs that, unless nothing has changed. After an error the old
+// certificate stays in use.
 func (c *certificates) reload() error {
 	leaf, err := c.load()
 	switch {

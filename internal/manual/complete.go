@@ -150,7 +150,7 @@ func (m *Manual) summary(name string) string {
 	return ""
 }
 
-// firstWords shortens a text to what stands before its first pause, for a menu.
+// firstWords returns the beginning of a text, for a menu: what stands before the first semicolon, colon, "(", or full stop with a space behind it.
 func firstWords(text string) string {
 	if i := strings.IndexAny(text, ";(:"); i > 0 {
 		text = text[:i]

@@ -117,7 +117,8 @@ func writeEntry(b *strings.Builder, name string, column int, text string) {
 	b.WriteString(rest.String()[2+len(name):])
 }
 
-// writeWrapped writes a paragraph in lines of at most pageWidth columns, each with indent in front.
+// writeWrapped writes a paragraph in lines of at most pageWidth columns, each with indent in front. A word that is too long for that has a line
+// of its own.
 func writeWrapped(b *strings.Builder, indent, text string) {
 	line := indent
 	for _, word := range strings.Fields(text) {

@@ -93,8 +93,8 @@ func (m *Manual) allGroups() []shownGroup {
 
 // A roff is a man page while it is written, in the language that groff and mandoc read.
 type roff struct {
-	strings.Builder
-	isAfterHeading bool // the last line is a heading, below which nothing stands yet
+	strings.Builder      // the text so far
+	isAfterHeading  bool // the last line is a heading, below which nothing stands yet
 }
 
 // roffEscaper escapes the characters of a text that roff would not show as they are.

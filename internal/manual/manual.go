@@ -26,7 +26,7 @@ type Command struct {
 	Notes          []string     // paragraphs about it
 	Flags          []ParsedFlag // all flags that it takes
 	AlsoFlagsOf    []string     // the commands whose flags it takes, too: help names these commands and does not show their flags again
-	ArgumentValues []string     // the words that its argument may be; nil: anything
+	ArgumentValues []string     // the words that its argument may be; nil: anything; empty: it takes no argument
 	Hidden         bool         // it is for programs, and not shown
 }
 
@@ -80,20 +80,21 @@ func (m *Manual) findCommand(name string) *Command {
 	return nil
 }
 
-// shownGroup is a Group with those of its flags that a command has.
+// shownGroup is a Group with those of its flags that are shown for a command or, for the man page, for any command (allGroups).
 type shownGroup struct {
-	title string      // Group.Title
-	flags []shownFlag // the flags of the Group that the command has, in the order of the Group
+	title string      // Group.Title; for the man page, with the commands behind it
+	flags []shownFlag // these flags, in the order of the Group
 	notes []string    // Group.Notes
 }
 
 // shownFlag is all that is known of a flag: what people see, and what the parser knows.
 type shownFlag struct {
-	Flag
+	Flag              // what people see
 	parsed ParsedFlag // what the parser knows
 }
 
-// shownGroups returns the groups of flags that are shown for a command, each with those of its flags that the command has. all: also flags that the
+// shownGroups returns the groups of flags that are shown for a command, each with those of its flags that the command has and that have a
+// Text. Of several groups with the same flag, only the first counts: without a Text there, the flag is in none. all: also flags that the
 // command shares with one of its AlsoFlagsOf, which are otherwise left out.
 func (m *Manual) shownGroups(c *Command, all bool) []shownGroup {
 	remaining := map[string]ParsedFlag{}
@@ -150,7 +151,8 @@ func (m *Manual) UngroupedFlags(command string) []string {
 	return missing
 }
 
-// IsFlagShown reports whether the help shows a flag of a command: one without Text, or of no Group, it does not show.
+// IsFlagShown reports whether the help shows a flag that a command has: on the page of the command, or on that of one of its AlsoFlagsOf. One
+// without Text, or of no Group, it does not show.
 func (m *Manual) IsFlagShown(command, name string) bool {
 	f, ok := m.findFlag(m.findCommand(command), name)
 	return ok && f.Text != ""

@@ -169,9 +169,9 @@ func (o supergatewayLine) lastValue(name string) string {
 	return value
 }
 
-// bridgeFlags returns the flags of mcp-bridge, with their values, for a flag of supergateway. There are none for a flag that says what is
-// bridged. serve: they are for serve, else for connect. remote: a remote server is bridged, else a command. reason says what is lost, and why;
-// "": nothing.
+// bridgeFlags returns the flags of mcp-bridge, with their values, for a flag of supergateway. nil: the line of mcp-bridge says it in another
+// way, or has nothing for it. serve: they are for serve, else for connect. remote: a remote server is bridged, else a command. reason says
+// what is lost, and why; "": nothing.
 func (x givenFlag) bridgeFlags(serve, remote bool) (flags []string, reason string) {
 	switch name := normalizedName(x.name); name {
 	case "stdio", "sse", "streamablehttp", "outputtransport", "stateful":
@@ -201,7 +201,8 @@ func (x givenFlag) bridgeFlags(serve, remote bool) (flags []string, reason strin
 	return nil, "no flag of supergateway is known by this name"
 }
 
-// listenFlags is the part of bridgeFlags for flags of supergateway that are about clients over the network. name is the flag's, normalized.
+// listenFlags returns the flags of serve, with their values, for a flag of supergateway that is about clients over the network; name is that
+// flag's, normalized. reason says what is lost, and why; "": nothing. It is a part of bridgeFlags.
 func (x givenFlag) listenFlags(name string) (flags []string, reason string) {
 	switch name {
 	case "port":

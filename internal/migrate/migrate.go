@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A peerFlag is a flag of another program that mcp-bridge does not have.
+// A peerFlag is a flag of another program that is missing in serve and connect, or does nothing there.
 type peerFlag struct {
 	name    string // the name of the flag, as the manual of the program spells it, without dashes
 	program string // the name of the program
@@ -16,7 +16,7 @@ type peerFlag struct {
 }
 
 // FlagAdvice returns what to write instead of a flag that mcp-bridge does not have, in one line: "--NAME is a flag of PROGRAM: ...". name
-// has no dashes in front. ok is false if no program that the package knows has the flag.
+// has no dashes in front. ok is false if the package has no advice on a flag of this name (peerFlags).
 func FlagAdvice(name string) (advice string, ok bool) {
 	f, ok := findFlag(name)
 	if !ok {
@@ -125,13 +125,14 @@ const (
 	mcpProxy     = "mcp-proxy"         // the programs mcp-proxy; see packageSource
 	mcpRemote    = "mcp-remote"        // the program mcp-remote
 	websocketd   = "websocketd"        // the program websocketd
-	mcpInspector = "the MCP inspector" // what advice calls the program
+	mcpInspector = "the MCP inspector" // what advice calls the program MCP inspector
 
 	inspectorPackage = "@modelcontextprotocol/inspector" // what the MCP inspector is called in a command line
 )
 
-// peerFlags are the flags of other programs that mcp-bridge does not have, from the manuals of supergateway 3.4, mcp-proxy of npm 6.7 and of
-// PyPI 0.10, mcp-remote 0.15, websocketd 0.4 and the MCP inspector 0.17. See SupergatewayAdvice for those that say what is bridged.
+// peerFlags are the flags of other programs that serve and connect do not have, or that do nothing there, from the manuals of supergateway 3.4,
+// mcp-proxy of npm 6.7 and of PyPI 0.10, mcp-remote 0.15, websocketd 0.4 and the MCP inspector 0.17. See SupergatewayAdvice for those that say
+// what is bridged.
 var peerFlags = []peerFlag{
 	{"stdio", supergateway, `write the command after "--": mcp-bridge serve -- COMMAND ARGS`},
 	{"sse", supergateway, "write the URL alone: mcp-bridge connect URL"},

@@ -15,8 +15,8 @@ import (
 // equivalent is what stands for a flag of another program in command lines of mcp-bridge: flags with their dashes, and with their value
 // if that is fixed.
 type equivalent struct {
-	serve   string // what stands for it in a line of serve; "": serve has no such flag
-	connect string // what stands for it in a line of connect; "": connect has no such flag
+	serve   string // what stands for it in a line of serve; "": nothing does
+	connect string // what stands for it in a line of connect; "": nothing does
 }
 
 // equivalentFlags are the flags of mcp-proxy, mcp-remote and websocketd that mcp-bridge has, too, perhaps by other names. The keys are
@@ -41,8 +41,8 @@ var flagsWithoutValue = []string{"debug", "nodebug", "allowhttp", "enableproxy",
 
 // timeFlag is what stands for a flag of another program whose value is a time as a number without a unit. Our flags have the unit in the value.
 type timeFlag struct {
-	equivalent
-	unit time.Duration // the unit of the other program's number
+	equivalent               // the flags of mcp-bridge that stand for it
+	unit       time.Duration // the unit of the other program's number
 }
 
 // timeFlags are the flags of other programs whose value is a time, by normalized names. Where two flags of ours stand for one, both get the
@@ -57,8 +57,8 @@ var timeFlags = map[string]timeFlag{
 	"closems":                 {equivalent{serve: "--term-wait --kill-wait"}, time.Millisecond},
 }
 
-// equivalentFlags returns the flags of a command of mcp-bridge, with their values, for the flag with this value; nil: the command has none, or
-// the value is no time above 0.
+// equivalentFlags returns the flags of a command of mcp-bridge (serve, connect or doctor), with their values, that stand for t with this value,
+// a number in t.unit or a time with its unit; nil: the command has none, or the value is no time above 0.
 func (t timeFlag) equivalentFlags(command, value string) (flags []string) {
 	ours := t.serve
 	if command == "connect" {

@@ -3,8 +3,8 @@ package nearest
 
 import "strings"
 
-// To returns the one of known that is spelled most like name, which is none of them; "": none is
-// similar enough. Upper and lower case, "-", "_" and spaces do not count.
+// To returns the one of known that is spelled most like name, the first of several; "": none is similar enough. One letter may differ, or
+// a quarter of the letters of name. Upper and lower case, "-", "_" and spaces do not count. A name of more than 100 bytes is like none.
 func To(name string, known []string) string {
 	if len(name) > 100 {
 		return ""
@@ -25,8 +25,7 @@ func Normalize(name string) string {
 	return strings.ToLower(strings.NewReplacer("-", "", "_", "", " ", "").Replace(name))
 }
 
-// editDistance returns how many letters must be inserted, deleted, replaced or exchanged with their
-// neighbour to make b of a.
+// editDistance returns how many letters must at least be inserted, deleted, replaced or exchanged with their neighbour to make b of a.
 func editDistance(a, b string) int {
 	s, t := []rune(a), []rune(b)
 	rows := make([][]int, len(s)+1)

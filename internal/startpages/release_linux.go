@@ -60,7 +60,8 @@ func unmodifiedMappings(smaps []byte, executable string) (all []mapping) {
 	return all
 }
 
-// parseHex is strconv.ParseUint for the addresses that the kernel writes; strconv would be one more package to initialise.
+// parseHex returns the address that digits, lower-case hexadecimal ones without a prefix, stand for; ok is false if there is none, or another
+// character. The package strconv would be one more to initialise.
 func parseHex(digits []byte) (n uintptr, ok bool) {
 	const lowerHex = "0123456789abcdef"
 	for _, c := range digits {

@@ -17,14 +17,17 @@ var (
 	ErrNoServer       = errors.New("there is no such server")       // the error for a name that no server of the configuration has
 	ErrAlreadyWrapped = errors.New("the server is wrapped already") // the error of Wrap for a server that has the bridge in front of it
 	ErrNotWrapped     = errors.New("the server is not wrapped")     // the error of Unwrap for a server that has no bridge in front of it
-	ErrRemote         = errors.New("the server has no command: it is a remote one, without a process that the bridge could stand in front of; to reach it through the bridge, write " + RemoteExample + " in place of its URL")
-	ErrIsBridge       = errors.New("the server is mcp-bridge already, and \"mcp-bridge trace\" shows what passes without a second one in front")
+	// ErrRemote is the error for a server without a command, as one with a URL is.
+	ErrRemote = errors.New("the server has no command: it is a remote one, without a process that the bridge could stand in front of; to reach it through the bridge, write " + RemoteExample + " in place of its URL")
+	// ErrIsBridge is the error of Wrap for a server whose command is mcp-bridge without another command behind it; its demo can be wrapped.
+	ErrIsBridge = errors.New("the server is mcp-bridge already, and \"mcp-bridge trace\" shows what passes without a second one in front")
 )
 
 // RemoteExample is what to write into a client's configuration, in place of a URL, for a remote server that is reached through the bridge.
 const RemoteExample = `"command": "mcp-bridge", "args": ["connect", "URL"]`
 
-// maxBrackets is how many objects and arrays a configuration may have. So it also bounds how deeply they are nested: the parser recurses.
+// maxBrackets is how many opening brackets, { and [, a configuration may have, those in strings and comments included. So it also bounds how
+// deeply objects and arrays are nested: the parser recurses.
 const maxBrackets = 50_000
 
 // serverContainers are the members under which clients keep their servers.
@@ -33,8 +36,8 @@ var serverContainers = []string{"mcpServers", "servers", "context_servers"}
 // byteOrderMark is what some editors of Windows begin a file with.
 const byteOrderMark = "\xef\xbb\xbf"
 
-// Wrap returns the text of a client's configuration with bridge, the path of the program, in
-// front of the command of one server.
+// Wrap returns text, a client's configuration, with "mcp-bridge connect" in front of the command of the server with this name. bridge is the
+// path of mcp-bridge. A server that is wrapped already, is mcp-bridge itself, or is a remote one, is an error.
 func Wrap(text []byte, name, bridge string) ([]byte, error) {
 	if rest, marked := bytes.CutPrefix(text, []byte(byteOrderMark)); marked {
 		out, err := Wrap(rest, name, bridge)
@@ -75,8 +78,8 @@ func Wrap(text []byte, name, bridge string) ([]byte, error) {
 	return e.apply()
 }
 
-// Unwrap returns the text of a client's configuration without what Wrap has put in front of one server's command. Other arguments that
-// somebody has added for the bridge are taken out, too.
+// Unwrap returns text, a client's configuration, without what Wrap has put in front of the command of the server with this name. Other
+// arguments that somebody has added for the bridge are taken out, too. A server that is not wrapped is an error (ErrNotWrapped).
 func Unwrap(text []byte, name string) ([]byte, error) {
 	if rest, marked := bytes.CutPrefix(text, []byte(byteOrderMark)); marked {
 		out, err := Unwrap(rest, name)
@@ -231,7 +234,7 @@ func newServerEditor(text []byte, name string) (*serverEditor, error) {
 	return e, nil
 }
 
-// isWrapped reports whether the server is run by "mcp-bridge connect ... -- COMMAND", as Wrap writes it.
+// isWrapped reports whether the server is run by "mcp-bridge connect ... -- COMMAND", as Wrap writes it, or somebody by hand.
 func (e *serverEditor) isWrapped() bool {
 	if e.args == nil {
 		return false
