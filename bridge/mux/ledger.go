@@ -37,6 +37,7 @@ type ledger struct {
 	listens          int             // how many of calls are subscriptions
 	callsByPrincipal map[string]int  // how many of calls each principal has that has any
 	lastServerID     int64           // the serverID that was given last
+	quietSince       time.Time       // when the last call but subscriptions was over; zero: none was yet. It means nothing while there are any
 
 	strayLogsUntil time.Time // until then the server may log about a call that was cancelled
 	strayLogsOf    *conn     // the client whose call was cancelled (strayLogsUntil); nil: there were calls of several clients
@@ -69,6 +70,8 @@ func (l *ledger) remove(call *call) {
 	delete(l.calls, call.serverID)
 	if call.listen != nil {
 		l.listens--
+	} else if l.requestCount() == 0 {
+		l.quietSince = time.Now()
 	}
 	if call.server != nil {
 		call.server.noteLastUser(call)

@@ -195,6 +195,9 @@ type Load struct {
 
 	// IdleSince is when the last client has gone, or the Mux was made; zero: there is a client.
 	IdleSince time.Time
+
+	// QuietSince is when the last request but subscriptions was over; zero: there was none yet, or some are in progress.
+	QuietSince time.Time
 }
 
 // Load returns how much there is to do now.
@@ -204,6 +207,9 @@ func (x *Mux) Load() Load {
 	l := Load{Conns: len(x.conns), Calls: x.ledger.requestCount(), Listens: x.ledger.listens}
 	if l.Conns == 0 {
 		l.IdleSince = x.idleSince
+	}
+	if l.Calls == 0 {
+		l.QuietSince = x.ledger.quietSince
 	}
 	return l
 }

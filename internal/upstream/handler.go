@@ -254,7 +254,7 @@ func (s *Server) modernHandler(o bridge.PumpOptions) bridge.Handler {
 	}
 	o.KeepsRequests = s.mayKeepRequests
 	h := bridge.Serve(dialFunc(func(ctx context.Context) (bridge.Conn, error) {
-		admission.ReleaseProcessPlace(ctx) // shared servers ask for places themselves
+		// Shared servers ask for places themselves. The client's own place is that of its legacy session, if it has one.
 		return sharing.NewRouter(ctx, s.pool, &s.keys), nil
 	}), o)
 	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {

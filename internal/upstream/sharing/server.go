@@ -27,6 +27,7 @@ type Server struct {
 	members    int            // how many clients have joined and not left; under Pool.mu
 	requests   int            // how many of the members have joined for a single request; under Pool.mu
 	place      *limiter.Place // the server's place in the Pool's limiter; nil: it is Exclusive, and needs none; under Pool.mu
+	joinedAt   time.Time      // when the last member joined that did not join for a single request; zero: none did yet; under Pool.mu
 	idleSince  time.Time      // when the last member has left; before the first one, when addLocked was called; not changed while there are members; under Pool.mu
 	ended      bool           // it is closed, or is being closed; under Pool.mu
 	reason     error          // what clients are told why it was ended; nil: that it has ended; under Pool.mu
@@ -60,35 +61,41 @@ func (s *Server) endReason(err error) error {
 }
 
 // Use implements limiter.Holder. A Server that has members is Busy as long as one of them waits for an
-// answer, or was asked for something; otherwise it is Idle: a subscription may begin anew elsewhere. Without members
-// it is Spare, or Busy as long as calls in it wait for their clients. The time is when the last member left (before
-// the first one came: when the Server was made), also for Idle.
+// answer, or was asked for something; otherwise it is Idle, since the last of these was over or the last member
+// joined: a subscription may begin anew elsewhere. Without members it is Spare, since the last one left (before the
+// first one came: since the Server was made), or Busy as long as calls in it wait for their clients.
 func (s *Server) Use() (limiter.Use, time.Time) {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
-	return s.useLocked(), s.idleSince
+	return s.useLocked()
 }
 
-// useLocked returns the use of the Server's place for Use. Pool.mu is held.
-func (s *Server) useLocked() limiter.Use {
+// useLocked is Use with Pool.mu held.
+func (s *Server) useLocked() (use limiter.Use, since time.Time) {
 	switch {
 	case s.ended:
-		return limiter.Ending
+		return limiter.Ending, since
 	case !s.registered || s.requests > 0 || s.parked():
-		return limiter.Busy
+		return limiter.Busy, since
 	case s.members == 0:
-		return limiter.Spare
-	case s.mux.Load().Calls > 0:
-		return limiter.Busy
+		return limiter.Spare, s.idleSince
 	}
-	return limiter.Idle
+	load := s.mux.Load()
+	if load.Calls > 0 {
+		return limiter.Busy, since
+	}
+	if since = s.joinedAt; load.QuietSince.After(since) {
+		since = load.QuietSince
+	}
+	return limiter.Idle, since
 }
 
 // Reclaim implements limiter.Holder: it ends the Server if that is Idle or Spare, and reports whether it was.
 func (s *Server) Reclaim() bool {
 	p := s.pool
 	p.mu.Lock()
-	use, members := s.useLocked(), s.members
+	use, _ := s.useLocked()
+	members := s.members
 	ok := use == limiter.Idle || use == limiter.Spare
 	if ok {
 		s.reason = bridge.ErrReclaimed
@@ -106,6 +113,8 @@ func (s *Server) enterLocked(single bool) {
 	s.members++
 	if single {
 		s.requests++
+	} else {
+		s.joinedAt = time.Now()
 	}
 }
 
