@@ -41,7 +41,8 @@ type resumePoint struct {
 // counts the connection in failures if it was fruitless: it brought no data, or ended at the event that
 // was the last already, because the server repeats itself. A connection is never fruitless if it lasted
 // for steadyAfter, or if the server lets itself be polled: it sends an id each time, if only the same
-// one, and its last retry field, if it has sent one, was at least minPollRetry (LE7). An id that is new is progress all the same.
+// one and without data, and its last retry field, if it has sent one, was at least minPollRetry (LE7). An id that is new is
+// progress all the same.
 func (s *resumePoint) noteConnectionEnd(r *sse.Reader, hasData bool, lifetime time.Duration) {
 	if d, ok := r.Retry(); ok {
 		s.retry, s.hasRetry = d, true
@@ -54,7 +55,7 @@ func (s *resumePoint) noteConnectionEnd(r *sse.Reader, hasData bool, lifetime ti
 			id = "" // it cannot be asked for: the stream cannot be resumed
 		}
 		s.lastID = id
-		polled = s.serverWait() >= minPollRetry
+		polled = s.serverWait() >= minPollRetry && !(hasData && repeated)
 	}
 	if fruitful || polled {
 		s.failures = 0
