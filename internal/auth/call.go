@@ -157,7 +157,8 @@ func isJSON(contentType string) bool {
 // errTooLarge says that an answer has more than maxDocumentBytes.
 var errTooLarge = errors.New("the answer is larger than 1 MiB")
 
-// readBody reads an answer to its end; errTooLarge if it has more than maxDocumentBytes.
+// readBody reads an answer to its end; nil and errTooLarge if it has more than maxDocumentBytes. With another error it
+// returns what came before that.
 func readBody(r io.Reader) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(r, maxDocumentBytes+1))
 	if len(body) > maxDocumentBytes {
@@ -209,7 +210,7 @@ func (c *EndpointCaller) retryAfter(h http.Header) time.Duration {
 type response struct {
 	status int         // the HTTP status
 	header http.Header // the header fields of the answer
-	body   []byte      // what the server has sent, at most maxDocumentBytes; nil with an error
+	body   []byte      // what the server has sent, at most maxDocumentBytes; with an error of post, nil or only a part of it
 }
 
 // post sends a body by POST, follows no redirect (a 3xx is an Error), and reads the answer, whatever its

@@ -32,7 +32,7 @@ type Reply struct {
 	StartedAt time.Time     // when the request was begun
 	Duration  time.Duration // from StartedAt until Client.Do had read the body; 0: there is no reply, or Do has not made the request
 
-	Text       []byte          // the body, if it is no event stream and Client.Do has read it; maxBodyBytes at most
+	Text       []byte          // the body, if it is no event stream and Client.Do has read it, or what came of it before Err; maxBodyBytes at most
 	LastEvent  Event           // the event that NextEvent has read last
 	EventCount int             // how many events NextEvent has read
 	EventTimes []time.Duration // when NextEvent has read each event, since StartedAt
