@@ -175,8 +175,9 @@ func (k *calls) handleCancelled(m jsonrpc.Message, out *era.Out) bool {
 }
 
 // forwardProgress passes the server's notifications/progress for a call on to the client. The
-// token in it is the client's own. Once the server has asked for input, and gets the call again,
-// progress that is not above the latest is dropped.
+// token in it is the client's own. It drops progress of a call that is not at the server, or that has not
+// asked for it. Once the server has asked for input, and gets the call again, it drops progress that is not
+// above the latest.
 func (k *calls) forwardProgress(m jsonrpc.Message, out *era.Out) {
 	c := k.callOf(m)
 	if c == nil || !c.m.ProgressToken().Equivalent(m.ProgressToken()) {

@@ -230,8 +230,8 @@ func (f *filter) handleServerNotification(now time.Time, m jsonrpc.Message, out 
 	}
 }
 
-// relayLogMessage passes a log message of the server on to the client, unless it is below the
-// level that the client has set.
+// relayLogMessage passes a log message of the server on to the client, as relay does, or drops it if it
+// is below the level that the client has set.
 func (f *filter) relayLogMessage(m jsonrpc.Message, out *era.Out) {
 	if f.session.logLevel >= 0 {
 		if rank := era.LogRank(m.Lookup("params", "level")); rank >= 0 && rank < f.session.logLevel {
@@ -243,7 +243,8 @@ func (f *filter) relayLogMessage(m jsonrpc.Message, out *era.Out) {
 }
 
 // relay passes a notification of the server on to the client, related to the call that it belongs
-// to, if there is one. It drops what comes before the session has begun or after its call has ended.
+// to, if there is one: if the transport does not tell (jsonrpc.Message.Related is zero), to the only call at the
+// server. It drops what comes before the session has begun or after its call has ended.
 func (f *filter) relay(m jsonrpc.Message, out *era.Out) {
 	if f.handshake.phase != ready {
 		out.Drop(m, "the session has not begun")

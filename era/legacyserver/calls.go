@@ -39,7 +39,7 @@ type call struct {
 	arrival     int64      // the number of the call, or of its latest retry, in the order in which they came
 
 	turn  turns.Asker[*call] // the call as turns knows it
-	input *callInput         // what the server has asked during the call; nil: nothing yet
+	input *callInput         // the input requests of the server during the call; nil: there was none yet that a client could be asked
 	task  *callTask          // the task as which the call runs; nil: it runs as none
 }
 
@@ -254,7 +254,8 @@ func (k *calls) handleCancelled(now time.Time, id jsonrpc.ID, reason []byte, out
 }
 
 // forwardProgress passes the server's notifications/progress on to the client, with the token of
-// the latest retry: the server uses the token of the first request.
+// the latest retry: the server uses the token of the first request. It drops progress of
+// no call, of one whose answer no client waits for (a parked one, too), and of one whose retry has no token.
 func (k *calls) forwardProgress(m jsonrpc.Message, out *era.Out) {
 	_, c, ok := jsonrpc.Find(k.byToken, m.ProgressToken())
 	if !ok || !k.isLive(c) {

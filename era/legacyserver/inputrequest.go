@@ -33,7 +33,8 @@ type inputRequest struct {
 	sentToClient bool       // the client was asked, in an input_required
 }
 
-// callInput is what the server has asked in the course of a call.
+// callInput is what parking knows of a call during which the server has sent input requests: those that
+// are open, and how far the call is with its retries.
 type callInput struct {
 	requests     []*inputRequest // the input requests that the server waits for, in order
 	lastKey      int             // the number in the key ("m1") of the latest input request; 0: there was none

@@ -66,9 +66,10 @@ func (p *parking) handleRequest(now time.Time, m jsonrpc.Message, out *era.Out) 
 	}
 }
 
-// addRequest adds the input request q to its call, which is parked a moment later. If the call is
-// parked already, the client learns of q after its retry. Where too many are open, or no client is
-// asked for input (stateIssuer.sealer), q is refused.
+// addRequest adds the input request q to its call, which is parked a moment later if the server still
+// waits for an answer then. If the call is parked already, the client learns of q after its retry. q is
+// refused if the call has maxInputRequests open, if more calls than maxParked would be parked, or if no
+// client is asked for input (stateIssuer.sealer is nil).
 func (p *parking) addRequest(now time.Time, c *call, q *inputRequest, out *era.Out) {
 	if p.states.sealer == nil {
 		out.Server(q.refusal(jsonrpc.CodeInternalError, "nobody can be asked here"))
