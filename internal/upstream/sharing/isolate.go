@@ -20,8 +20,9 @@ const (
 	recentCrash = time.Minute
 )
 
-// A crashIsolation knows the principals that have a process of their own where others share one, because
-// their calls have ended that. Any number of goroutines may use it. In the zero value there are none.
+// A crashIsolation knows the principals that have a process of their own, for isolationTime, where others share
+// one, because that has ended with calls of theirs in progress (noteCrash). Any number of goroutines may use it.
+// In the zero value there are none.
 type crashIsolation struct {
 	until atomic.Pointer[map[string]time.Time] // by principal, until when it has a process of its own; the map is never changed, but replaced; nil: no principal has one
 
@@ -67,7 +68,7 @@ func (a *crashIsolation) noteCrash(users []string) (part []string) {
 }
 
 // onCrash returns the OnCrash of the Mux of the server with this key. Of users, the principals that had calls in progress
-// when the server ended, that function returns those that get a server of their own from now on (noteCrash). nil: the
+// when the server ended, that function returns those that now get a server of their own for isolationTime (noteCrash). nil: the
 // server is not the one that all share (the zero Key), or Options.IsolateCrashes is false.
 func (p *Pool) onCrash(key Key) func(users []string) (part []string) {
 	if key != (Key{}) || !p.opts.IsolateCrashes {

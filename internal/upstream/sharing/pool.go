@@ -106,8 +106,8 @@ func NewPool(o Options) *Pool {
 	return p
 }
 
-// IsIsolated reports whether a principal has a server of its own where others share one,
-// because its calls have ended the one that all share.
+// IsIsolated reports whether a principal has a server of its own now where others share one,
+// because the one that all share has ended with calls of the principal in progress (Options.IsolateCrashes).
 func (p *Pool) IsIsolated(principal string) bool { return p.isolated.isIsolated(principal) }
 
 // ByID returns the server that has this ID (Server.ID); nil: there is none any more.
