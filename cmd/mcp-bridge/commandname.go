@@ -121,7 +121,7 @@ func (l launcherSyntax) startedName(args []string) string {
 }
 
 // argsAfterCommand returns the arguments behind the word that makes the launcher start something (launcherSyntax.commands): all if the launcher
-// has no such word. false: the word is missing.
+// has no such word, or none of them is there but it may stand without. false: the word is missing.
 func (l launcherSyntax) argsAfterCommand(args []string) ([]string, bool) {
 	if l.commands == nil {
 		return args, true

@@ -53,7 +53,7 @@ type usage struct {
 type session struct {
 	Name      string    `json:"name"`                // the name of the session, by which the API and the log call it
 	Server    string    `json:"server"`              // the name of the server
-	Transport string    `json:"transport"`           // the transport over which the client has come in
+	Transport string    `json:"transport"`           // the transport over which the client has come in (observe.Session.Transport)
 	Era       string    `json:"era,omitempty"`       // which era the client speaks; "": not known yet
 	Revision  string    `json:"revision,omitempty"`  // which revision of the protocol the client speaks; "": not known yet
 	Client    string    `json:"client,omitempty"`    // what the client calls itself; "": not known

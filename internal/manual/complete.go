@@ -120,7 +120,8 @@ func (m *Manual) flagWords(c *Command, current string) []string {
 }
 
 // argumentWords returns the lines of Complete for an argument that is no flag, of which current was typed: those of ArgumentValues that
-// begin with it; files if ArgumentValues is nil. before are the arguments in front of it.
+// begin with it; files if ArgumentValues is nil. before is what stands in front of it: the command's name and, if there is more, an
+// argument already. A second one has no words.
 func (m *Manual) argumentWords(c *Command, before []string, current string) []string {
 	if c.ArgumentValues == nil {
 		return []string{kindFiles}

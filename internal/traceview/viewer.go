@@ -24,7 +24,8 @@ type Viewer struct {
 	Exchanges bool   // HTTP exchanges and streams are shown also if Filter has no word with the key "kind" or "status"
 }
 
-// reorderWindow is how many records PrintAll holds back at most, to put them into the order of their numbers.
+// reorderWindow is how many records PrintAll holds back at most, to put them into the order of their numbers. With
+// Viewer.JSON it holds back none.
 const reorderWindow = 64
 
 // ErrNoTrace says that a trace has lines, but no record in any of them. Blank lines do not count.
