@@ -27,9 +27,10 @@ const (
 // A KeySet has the public keys of a provider (RFC 7517, 5), and fetches them when they are needed:
 // at first, every 15 minutes, and for a key id that is not known, but never within 30 seconds of the
 // last time (5 seconds as long as there are no keys). While the provider is away, keys stay for 24
-// hours. It has no goroutine: the first caller who finds a fetch due makes it, and waits for it. Meanwhile
-// callers whose key is not there wait too; the others go on with the keys that are there. It may be used
-// concurrently, and must not be copied.
+// hours. The first caller who finds a fetch due begins it, and waits for it. Meanwhile callers whose key is not there
+// wait too; the others go on with the keys that are there. Nobody waits for a second one. A fetch goes on in a
+// goroutine of its own, for the others and for later callers, when those who wait have left. Close ends it. A KeySet may
+// be used concurrently, and must not be copied.
 type KeySet struct {
 	URL    string          // the provider's jwks_uri
 	Caller *EndpointCaller // makes the fetches, and has the clock; nil: the zero value
@@ -37,9 +38,17 @@ type KeySet struct {
 	mu           sync.Mutex        // guards the fields below
 	keys         []verificationKey // the keys of the last fetch that succeeded
 	fetchedAt    time.Time         // when keys were fetched; zero: no fetch has succeeded
-	lastFetchTry time.Time         // when the last fetch began; zero: there was none, or its caller's ctx ended it
-	fetchDone    chan struct{}     // closed when the fetch in progress ends; nil: there is none
+	lastFetchTry time.Time         // when the last fetch began; zero: there was none, or it was cut short
+	currentFetch *keysFetch        // the fetch in progress; nil: there is none
 	fetchErr     error             // why the last fetch failed; nil: it succeeded, or there was none
+	closed       bool              // Close was called: no fetch begins any more
+}
+
+// A keysFetch is one fetch of a key set, for all who wait for it.
+type keysFetch struct {
+	cancel   context.CancelFunc // ends the fetch
+	done     chan struct{}      // closed when the fetch has ended
+	cutShort bool               // it failed because its ctx ended, and says nothing of the provider; to be read after done
 }
 
 // A verificationKey is a public key with what it may verify.
@@ -90,12 +99,13 @@ func (s *KeySet) keysFor(ctx context.Context, kid, alg string) ([]verificationKe
 	})
 }
 
-// find returns the keys that match, at most maxKeysTried, after a fetch if one is due. InvalidToken: none
-// matches. With mayRefetch, keys are fetched again before that is said, unless they were a moment ago.
-// Unavailable: nobody knows, because the provider is away.
+// find returns the keys that match, at most maxKeysTried, after a fetch if one is due. It waits for one fetch at most, that
+// in progress or one that it begins, and for another only if that was cut short. InvalidToken: none matches. With
+// mayRefetch, keys are fetched again before that is said, unless they were a moment ago. Unavailable: nobody knows,
+// because the provider is away, or ctx ended first.
 func (s *KeySet) find(ctx context.Context, mayRefetch bool, matches func(verificationKey) bool) ([]verificationKey, error) {
 	c := s.callerWithTimeout()
-	for {
+	for waited := false; ; {
 		s.mu.Lock()
 		now := c.now()
 		have := !s.fetchedAt.IsZero() && timeSince(now, s.fetchedAt) < keysMaxStaleAge
@@ -111,29 +121,30 @@ func (s *KeySet) find(ctx context.Context, mayRefetch bool, matches func(verific
 		if !have {
 			gap = minFirstFetchInterval
 		}
-		due := !have || timeSince(now, s.fetchedAt) >= keysMaxAge || mayRefetch && len(found) == 0
-		running, wait := s.fetchDone, gap-timeSince(now, s.lastFetchTry)
-		switch {
-		case due && running == nil && (s.lastFetchTry.IsZero() || wait <= 0):
-			s.lastFetchTry, s.fetchDone = now, make(chan struct{})
-			s.mu.Unlock()
-			_ = s.fetch(context.WithoutCancel(ctx), c) // others wait for it
-			continue
-		case due && running != nil && len(found) == 0:
-			s.mu.Unlock()
-			select {
-			case <-running:
-				continue
-			case <-ctx.Done():
-				return nil, &Error{Kind: Unavailable, Operation: "key set", URL: redactURL(s.URL), Problem: "the keys did not come in time", Err: ctx.Err()}
-			}
+		// Once it has waited nothing is due: where a fetch takes longer than gap, the next one always would be.
+		due := !waited && (!have || timeSince(now, s.fetchedAt) >= keysMaxAge || mayRefetch && len(found) == 0)
+		running, wait := s.currentFetch, gap-timeSince(now, s.lastFetchTry)
+		if due && running != nil && len(found) > 0 {
+			running = nil // others wait for it
+		} else if due && running == nil && !s.closed && (s.lastFetchTry.IsZero() || wait <= 0) {
+			fetchCtx, f := s.beginFetchLocked(context.WithoutCancel(ctx), now)
+			go func() { _ = s.fetch(fetchCtx, c, f) }()
+			running = f
 		}
 		fault := s.fetchErr
 		s.mu.Unlock()
-		if !mayRefetch && have {
-			fault = nil // the question was about the keys that are there
+		if !due || running == nil {
+			if !mayRefetch && have {
+				fault = nil // the question was about the keys that are there
+			}
+			return s.keysOrError(found, have, fault, wait)
 		}
-		return s.keysOrError(found, have, fault, wait)
+		select {
+		case <-running.done:
+			waited = !running.cutShort
+		case <-ctx.Done():
+			return nil, &Error{Kind: Unavailable, Operation: "key set", URL: redactURL(s.URL), Problem: "the keys did not come in time", Err: ctx.Err()}
+		}
 	}
 }
 
@@ -155,23 +166,43 @@ func (s *KeySet) keysOrError(found []verificationKey, have bool, fault error, wa
 	return nil, e
 }
 
-// Prefetch fetches the keys if no fetch has begun yet, or the only one was cut short; the fetch ends with ctx. Otherwise
-// it returns the error of the last fetch that has ended (nil also if there is none), and does not wait for one that is running.
+// Prefetch fetches the keys if no fetch has begun yet, or the only one was cut short; the fetch ends with ctx. Otherwise,
+// and after Close, it returns the error of the last fetch that has ended (nil also if there is none), and does not wait for one that is running.
 func (s *KeySet) Prefetch(ctx context.Context) error {
 	c := s.callerWithTimeout()
 	s.mu.Lock()
-	if !s.lastFetchTry.IsZero() {
+	if !s.lastFetchTry.IsZero() || s.closed {
 		defer s.mu.Unlock()
 		return s.fetchErr
 	}
-	s.lastFetchTry, s.fetchDone = c.now(), make(chan struct{})
+	fetchCtx, f := s.beginFetchLocked(ctx, c.now())
 	s.mu.Unlock()
-	return s.fetch(ctx, c)
+	return s.fetch(fetchCtx, c, f)
 }
 
-// fetch asks the provider once, and keeps the keys or the error. It closes fetchDone, which the caller has
-// made.
-func (s *KeySet) fetch(ctx context.Context, c *EndpointCaller) error {
+// Close ends the fetch in progress, and waits for it. No other one begins any more; keys that are there can still be used.
+func (s *KeySet) Close() {
+	s.mu.Lock()
+	s.closed = true
+	running := s.currentFetch
+	s.mu.Unlock()
+	if running != nil {
+		running.cancel()
+		<-running.done
+	}
+}
+
+// beginFetchLocked notes that a fetch begins now, which the caller makes by fetch, with what this returns. s.mu is held, and no
+// fetch is in progress.
+func (s *KeySet) beginFetchLocked(ctx context.Context, now time.Time) (context.Context, *keysFetch) {
+	ctx, cancel := context.WithCancel(ctx)
+	s.lastFetchTry, s.currentFetch = now, &keysFetch{cancel: cancel, done: make(chan struct{})}
+	return ctx, s.currentFetch
+}
+
+// fetch asks the provider once, and keeps the keys or the error. It ends f, which is from beginFetchLocked as ctx is.
+func (s *KeySet) fetch(ctx context.Context, c *EndpointCaller, f *keysFetch) error {
+	defer f.cancel()
 	var keys []verificationKey
 	data, err := c.getJSON(ctx, "key set", s.URL, "application/jwk-set+json")
 	if err == nil {
@@ -179,14 +210,14 @@ func (s *KeySet) fetch(ctx context.Context, c *EndpointCaller) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ctx.Err() != nil {
-		s.lastFetchTry = time.Time{} // it was cut short: the next one need not wait
+	if f.cutShort = err != nil && ctx.Err() != nil; f.cutShort {
+		s.lastFetchTry = time.Time{} // the next one need not wait
 	}
 	if s.fetchErr = err; err == nil {
 		s.keys, s.fetchedAt = keys, c.now()
 	}
-	close(s.fetchDone)
-	s.fetchDone = nil
+	s.currentFetch = nil
+	close(f.done)
 	return err
 }
 

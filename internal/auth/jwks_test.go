@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -222,14 +223,106 @@ func TestClockSetBack(t *testing.T) {
 	}
 }
 
+// TestCallerThatLeaves: a fetch goes on for the others when the caller who has begun it has left.
 func TestCallerThatLeaves(t *testing.T) {
 	t.Parallel()
 	s, p, _ := newSet(t, keySet(t, jose.JSONWebKey{Key: newKey(t, elliptic.P256()).Public(), KeyID: "k1"}))
+	p.wait = make(chan struct{})
 	ctx, cancel := context.WithCancel(within(t))
 	cancel()
-	if _, err := s.keysFor(ctx, "k1", "ES256"); err != nil || p.count() != 1 {
-		t.Errorf("the fetch did not go on: %v", err)
+	_, err := s.keysFor(ctx, "k1", "ES256")
+	wantKind(t, err, Unavailable)
+	close(p.wait)
+	if _, err := s.keysFor(within(t), "k1", "ES256"); err != nil || p.count() != 1 {
+		t.Errorf("the fetch did not go on: %v, %d requests", err, p.count())
 	}
+}
+
+// A blackHole is a RoundTripper that answers nothing: each request lasts as long as its ctx. It counts them.
+type blackHole struct{ requests atomic.Int32 }
+
+func (b *blackHole) RoundTrip(r *http.Request) (*http.Response, error) {
+	b.requests.Add(1)
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+// newSilentSet returns a KeySet of a provider that answers nothing. It is closed with the test.
+func newSilentSet(t *testing.T) (*KeySet, *blackHole) {
+	b := new(blackHole)
+	s := &KeySet{URL: "https://as.test/jwks", Caller: &EndpointCaller{HTTP: &http.Client{Transport: b}}}
+	t.Cleanup(s.Close)
+	return s, b
+}
+
+// TestSilentProvider: a provider that answers nothing is waited for as long as one fetch lasts, although the next one is due
+// by then, and no longer than the caller's ctx. Those who come meanwhile wait for the same fetch.
+func TestSilentProvider(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, b := newSilentSet(t)
+		began := time.Now()
+		var wg sync.WaitGroup
+		for _, lasts := range []time.Duration{time.Second, 2 * time.Second, time.Minute, time.Minute} {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), lasts)
+				defer cancel()
+				_, err := s.keysFor(ctx, "k1", "ES256")
+				if waited := time.Since(began); !Is(err, Unavailable) || waited != min(lasts, keysFetchTimeout) {
+					t.Errorf("with %v: %v after %v", lasts, err, waited)
+				}
+			})
+		}
+		wg.Wait()
+		if n := b.requests.Load(); n != 1 {
+			t.Errorf("%d requests", n)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := s.Has(ctx, "thumbprint"); !Is(err, Unavailable) || time.Since(began) != 2*keysFetchTimeout || b.requests.Load() != 2 {
+			t.Errorf("the next one: %v after %v, %d requests", err, time.Since(began), b.requests.Load())
+		}
+	})
+}
+
+// TestCloseKeySet: Close ends the fetch in progress, and those who wait for it are told at once. No other one begins.
+func TestCloseKeySet(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, b := newSilentSet(t)
+		began := time.Now()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := s.keysFor(t.Context(), "k1", "ES256"); !Is(err, Unavailable) {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		s.Close()
+		wg.Wait()
+		if _, err := s.keysFor(t.Context(), "k1", "ES256"); !Is(err, Unavailable) || b.requests.Load() != 1 || time.Since(began) != 0 {
+			t.Errorf("%v, %d requests, after %v", err, b.requests.Load(), time.Since(began))
+		}
+	})
+}
+
+// TestWaitAfterPrefetchCutShort: who waits for a fetch that is cut short waits for another one.
+func TestWaitAfterPrefetchCutShort(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, b := newSilentSet(t)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = s.Prefetch(ctx) })
+		synctest.Wait()
+		began := time.Now()
+		_, err := s.keysFor(t.Context(), "k1", "ES256")
+		if waited := time.Since(began); !Is(err, Unavailable) || b.requests.Load() != 2 || waited != time.Second+keysFetchTimeout {
+			t.Errorf("%v, %d requests, after %v", err, b.requests.Load(), waited)
+		}
+		wg.Wait()
+	})
 }
 
 // A fetch that was cut short does not keep the next one waiting.

@@ -320,8 +320,12 @@ type Protector struct {
 	policy         atomic.Pointer[Policy]     // replaced by SetPolicy; nil: messages need no scopes
 }
 
-// Close stops the timer that ends the contexts of tokens. It does not end these contexts. It returns nil.
+// Close stops the timer that ends the contexts of tokens. It does not end these contexts. It also ends the requests in progress
+// for metadata and keys of the issuers, and waits for them. It returns nil.
 func (p *Protector) Close() error {
 	p.tokenExpiries.close()
+	for _, i := range p.issuers {
+		i.close()
+	}
 	return nil
 }
