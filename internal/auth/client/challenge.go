@@ -138,7 +138,7 @@ func (r *challengeResponder) discoverAfter401(ctx context.Context, d auth.Demand
 		s = nil
 	}
 	if old == nil && !protected && (auth.Is(err, auth.Invalid) || err == nil && !r.metadataFinder.canSignIn(ctx, s)) {
-		if ctx.Err() != nil {
+		if s != nil && ctx.Err() != nil {
 			return nil, fmt.Errorf("registering at %s: %w", s.AuthServer.Issuer, ctx.Err())
 		}
 		r.reportError(err)

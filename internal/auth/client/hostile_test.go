@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -385,3 +386,32 @@ func TestBrokenChallenge(t *testing.T) {
 		}
 	})
 }
+
+// TestInvalidMetadataTooLate: metadata that cannot be used, as a server without sign-in may have, shows no authorization server,
+// also where the request has ended when it comes.
+func TestInvalidMetadataTooLate(t *testing.T) {
+	w := newWorld(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	o := w.options()
+	o.HTTPClient = &http.Client{Transport: roundTripFunc(func(r *http.Request) (*http.Response, error) {
+		body := endingBody{strings.NewReader("this is no JSON"), cancel}
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: body, Request: r}, nil
+	})}
+	c := w.credential(t, o)
+	if s, err := c.responder.discoverAfter401(ctx, auth.Demand{}, nil); s != nil || err != errNoAuthServer || ctx.Err() == nil {
+		t.Errorf("%v, %v", s, err)
+	}
+}
+
+// A roundTripFunc is a RoundTripper.
+type roundTripFunc func(*http.Request) (*http.Response, error)
+
+func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// An endingBody is the body of a response that ends a ctx when it has been read.
+type endingBody struct {
+	io.Reader
+	cancel context.CancelFunc
+}
+
+func (b endingBody) Close() error { b.cancel(); return nil }
