@@ -253,10 +253,10 @@ func (r *renewer) renew(old *credentialSnapshot) (*credentialSnapshot, error) {
 // renewLocked renews the token with the lock l held, unless somebody has stored another one since old was read. Before that it stores what is unsaved. It
 // returns what to use now.
 func (r *renewer) renewLocked(l *tokenstore.LockedCredential, old *credentialSnapshot) (*credentialSnapshot, error) {
-	e := l.Entry()
 	if got, done, err := r.saveUnsaved(l); done {
 		return got, err
 	}
+	e := l.Entry() // what saveUnsaved has stored, too
 	if e.Generation == 0 {
 		r.tokens.current.Store(nil)
 		return nil, r.signInRequired("the credential was deleted")
