@@ -166,7 +166,8 @@ func (f *childFlags) readAddedEnv(lookup func(string) (string, bool)) ([]string,
 }
 
 // eachLine calls f for each line of the file name that is neither blank nor a # comment, and ends at the first error. n is
-// the number of the line; flag is the flag that names the file, for the text of an error.
+// the number of the line; flag is the flag that names the file, for the text of an error. A byte order mark in front, which
+// some editors write, is no part of the first line.
 func eachLine(flag, name string, f func(n int, line string) error) error {
 	file, err := os.Open(name)
 	if err != nil {
@@ -176,7 +177,11 @@ func eachLine(flag, name string, f func(n int, line string) error) error {
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, 1<<20)
 	for n := 1; lines.Scan(); n++ {
-		line := strings.TrimSpace(lines.Text())
+		line := lines.Text()
+		if n == 1 {
+			line = strings.TrimPrefix(line, "\ufeff")
+		}
+		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}

@@ -281,7 +281,7 @@ func TestDoctorOfFile(t *testing.T) {
 
 func TestHeaders(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "headers")
-	bridgetest.Must(t, os.WriteFile(file, []byte("# a comment\nX-File: from file\n"), 0o600))
+	bridgetest.Must(t, os.WriteFile(file, []byte("\ufeffX-File: from file\n# a comment\n"), 0o600))
 	lookup := func(name string) (string, bool) { return "s3cret", name == "TOKEN" }
 	h, err := readHeaders([]string{"Authorization:Bearer ${TOKEN}", "X-Two: a:b", "x-two: c"}, file, []string{"X-Env=TOKEN"}, lookup)
 	bridgetest.Must(t, err)
@@ -293,6 +293,10 @@ func TestHeaders(t *testing.T) {
 	}
 	if len(h) != len(want) {
 		t.Errorf("headers = %v", h)
+	}
+	bridgetest.Must(t, os.WriteFile(file, []byte("\ufeff# a comment\nX-File: 1\n"), 0o600))
+	if h, err := readHeaders(nil, file, nil, lookup); err != nil || len(h) != 1 {
+		t.Errorf("a comment behind a byte order mark: %v, %v", h, err)
 	}
 	for _, bad := range []string{"X", "X=", "X Y=TOKEN", "X=UNSET", "=TOKEN"} {
 		if _, err := readHeaders(nil, "", []string{bad}, lookup); err == nil {
@@ -306,7 +310,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// --env-file reads what envFile of a configuration reads.
+// --env-file reads what envFile of a configuration reads, also behind a byte order mark.
 func TestEnvFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "env")
 	write := func(text string) *childFlags {
@@ -316,6 +320,10 @@ func TestEnvFile(t *testing.T) {
 	got, err := write("A=\"a b\"\n# comment\nexport B='q'\nC=c=d\n").readAddedEnv(os.LookupEnv)
 	if want := []string{"A=a b", "B=q", "C=c=d", "C=last"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("%q, %v; want %q", got, err, want)
+	}
+	got, err = write("\ufeffA=1\n\ufeffB=2\n").readAddedEnv(os.LookupEnv)
+	if want := []string{"A=1", "\ufeffB=2", "C=last"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("with a byte order mark: %q, %v; want %q", got, err, want)
 	}
 	if _, err := write("A=1\nB=\"secret\n").readAddedEnv(os.LookupEnv); err == nil || !strings.Contains(err.Error(), "line 2: the value begins with a quote") || strings.Contains(err.Error(), "secret") {
 		t.Errorf("a quote without an end: %v", err)
