@@ -151,7 +151,7 @@ func (f *connectFlags) openLog(stderr io.Writer) (w io.Writer, closeLog func(), 
 	if err != nil {
 		return nil, nil, usagef("--log-file: %v", err)
 	}
-	lines := newLogWriter(file)
+	lines := newLogWriter(file, "the file of --log-file was not written fast enough")
 	return lines, func() {
 		lines.close()
 		_ = file.Close()

@@ -93,7 +93,7 @@ type loggedError struct{ error }
 // run is the program: it returns the exit status. args are the arguments, without the program's name. The end of ctx ends it
 // gracefully.
 func run(ctx context.Context, args []string, env environment) int {
-	errs := newLogWriter(env.stderr)
+	errs := newLogWriter(env.stderr, "stderr was not read fast enough")
 	defer errs.close()
 	env.stderr = errs
 	err := dispatch(ctx, args, env)

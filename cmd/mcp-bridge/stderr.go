@@ -19,6 +19,7 @@ const (
 // bridge must not stand still for that. What does not fit is dropped and counted.
 type logWriter struct {
 	w     io.Writer     // stderr, or the file
+	slow  string        // what the log says of why lines were dropped: that w is slow, in words
 	lines chan []byte   // what each Write was given, mostly one line, that waits to be written
 	done  chan struct{} // closed when the last line was written
 
@@ -27,9 +28,9 @@ type logWriter struct {
 	closed  bool       // close was called: nothing more is queued
 }
 
-// newLogWriter returns a logWriter to w and starts its goroutine, which close ends.
-func newLogWriter(w io.Writer) *logWriter {
-	l := &logWriter{w: w, lines: make(chan []byte, maxQueuedLines), done: make(chan struct{})}
+// newLogWriter returns a logWriter to w and starts its goroutine, which close ends. slow says in the log why lines were dropped.
+func newLogWriter(w io.Writer, slow string) *logWriter {
+	l := &logWriter{w: w, slow: slow, lines: make(chan []byte, maxQueuedLines), done: make(chan struct{})}
 	go l.run()
 	return l
 }
@@ -44,8 +45,7 @@ func (l *logWriter) Write(line []byte) (int, error) {
 		return len(line), nil
 	}
 	if l.dropped > 0 && len(l.lines) < maxQueuedLines-1 {
-		l.lines <- fmt.Appendf(nil, "mcp-bridge: %s dropped: stderr was not read fast enough\n", printable.Count(l.dropped, "line of the log was", "lines of the log were"))
-		l.dropped = 0
+		l.lines <- l.tellDroppedLocked()
 	}
 	select {
 	case l.lines <- text:
@@ -55,11 +55,28 @@ func (l *logWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// run is the goroutine of the logWriter: it writes queued lines until close was called and all are written.
+// tellDroppedLocked returns the line that says how many were dropped, and sets dropped to 0. mu is held.
+func (l *logWriter) tellDroppedLocked() []byte {
+	n := l.dropped
+	l.dropped = 0
+	return fmt.Appendf(nil, "mcp-bridge: %s dropped: %s\n", printable.Count(n, "line of the log was", "lines of the log were"), l.slow)
+}
+
+// run is the goroutine of the logWriter: it writes queued lines until close was called and all are written. Behind the last queued line
+// it says how many were dropped, as no further line may come.
 func (l *logWriter) run() {
 	defer close(l.done)
 	for line := range l.lines {
 		_, _ = l.w.Write(line) // there is nobody to tell
+		var told []byte
+		l.mu.Lock()
+		if l.dropped > 0 && len(l.lines) == 0 {
+			told = l.tellDroppedLocked()
+		}
+		l.mu.Unlock()
+		if told != nil {
+			_, _ = l.w.Write(told)
+		}
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 func TestLogWriterNeverWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
-		l := newLogWriter(w)
+		l := newLogWriter(w, "slow")
 		for i := range 3 * maxQueuedLines {
 			fmt.Fprintf(l, "line %d\n", i)
 			if i == 0 {
@@ -48,11 +48,37 @@ func TestLogWriterNeverWaits(t *testing.T) {
 	})
 }
 
+// How many lines were dropped is said also where no further line comes, and why they were.
+func TestLogWriterTellsOfDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, w := io.Pipe()
+		l := newLogWriter(w, "the disk is slow")
+		for i := range maxQueuedLines + 8 {
+			fmt.Fprintln(l, "line")
+			if i == 0 {
+				synctest.Wait() // it is in the write, which blocks
+			}
+		}
+		var out bytes.Buffer
+		read := make(chan struct{})
+		go func() {
+			defer close(read)
+			io.Copy(&out, r)
+		}()
+		l.close()
+		w.Close()
+		<-read
+		if !strings.HasSuffix(out.String(), "line\nmcp-bridge: 7 lines of the log were dropped: the disk is slow\n") || strings.Count(out.String(), "dropped") != 1 {
+			t.Errorf("the end of the log: %q", out.String()[max(0, out.Len()-200):])
+		}
+	})
+}
+
 // At the end the last lines have a moment, and no more.
 func TestLogWriterCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
-		l := newLogWriter(w)
+		l := newLogWriter(w, "slow")
 		fmt.Fprintln(l, "nobody reads this")
 		l.close()
 		r.Close() // lets the write, and so the test, end
@@ -71,7 +97,7 @@ func TestLogWriterEscapes(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	l := newLogWriter(&out)
+	l := newLogWriter(&out, "slow")
 	const good = "a\t\u00a0é語 \u200d😀 \u202f\ufeff\n"
 	fmt.Fprint(l, good, "x", string(acting), "\x9b\xff\n")
 	for _, format := range []string{"json", "text"} {
