@@ -131,7 +131,7 @@ var flagGroups = slices.Concat(hiddenGroups(), []manual.Group{
 		flag("max-children", "N", "processes of one server; 0 is one for each session and 100 that clients share, or 32 with --isolation request (default 0)"),
 		flag("max-children-total", "N", "processes of all servers; 0 is no limit (default 0)"),
 		flag("queue", "N", "clients that may wait for a process to end"),
-		flag("queue-timeout", "D", "how long these clients wait before they are answered 503"),
+		flag("queue-timeout", "D", "how long these clients wait before they are answered 503; 0 is not at all"),
 	}},
 	{Title: "A server that is run (docs/processes.md)", Flags: []manual.Flag{
 		flag("env", "NAME=VALUE", "set a variable in its environment, or pass ours on with NAME alone; may be repeated"),

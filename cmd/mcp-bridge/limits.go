@@ -52,7 +52,7 @@ type scaleFlags struct {
 	maxChildren      int           // --max-children: how many processes one server may have at a time; 0: one for each session and 100 that clients share, or 32 with --isolation request
 	maxChildrenTotal int           // --max-children-total: how many processes all servers together may have; 0: no limit
 	queue            int           // --queue: how many clients may wait for a process to end; 0: none
-	queueTimeout     time.Duration // --queue-timeout: how long a client waits for a process to end before it is refused (503); 0: 10 s
+	queueTimeout     time.Duration // --queue-timeout: how long a client waits for a process to end before it is refused (503); 0: not at all
 	sessionTimeout   time.Duration // --session-timeout: a Streamable HTTP session ends when it is idle for so long, and a shared process when it has had no client for so long; 0: never
 }
 
@@ -78,6 +78,8 @@ func (f *scaleFlags) check() error {
 		return usagef("--max-sessions must be at least 1")
 	case f.maxChildren < 0 || f.maxChildrenTotal < 0 || f.queue < 0:
 		return usagef("--max-children, --max-children-total and --queue cannot be negative")
+	case f.queueTimeout < 0:
+		return usagef("--queue-timeout cannot be negative")
 	}
 	return nil
 }

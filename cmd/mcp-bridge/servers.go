@@ -59,7 +59,7 @@ func newHubSpec(name string, s config.Settings, log hclog.Logger) hub.Spec {
 		SessionTimeout: orNever(s.SessionTimeout),
 		MaxChildren:    s.MaxChildren,
 		Queue:          queue,
-		QueueTimeout:   s.QueueTimeout,
+		QueueTimeout:   orNever(s.QueueTimeout),
 		Eager:          !s.Lazy,
 	}
 }

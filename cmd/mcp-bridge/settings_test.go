@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/mcp-bridge/mcp-bridge/internal/config"
 )
 
@@ -31,5 +33,13 @@ func TestSettingsAreFlags(t *testing.T) {
 		if reflect.DeepEqual(f.settings(), plain.settings()) {
 			t.Errorf("--%s changes nothing of what servers get", flag)
 		}
+	}
+}
+
+// Of those who may wait for a process, 0 says that nobody may, or not at all.
+func TestNobodyWaits(t *testing.T) {
+	var s config.Settings
+	if spec := newHubSpec("x", s, hclog.NewNullLogger()); spec.Queue >= 0 || spec.QueueTimeout >= 0 {
+		t.Errorf("0 is Queue %d and QueueTimeout %v, which are defaults unless they are negative", spec.Queue, spec.QueueTimeout)
 	}
 }

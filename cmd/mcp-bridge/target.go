@@ -174,7 +174,7 @@ func (f *targetFlags) signInSettings(spec upstream.Spec, fileAuth map[string][]s
 }
 
 // parseEras returns what clients may speak, and what is spoken with the server. The error is a usageError, also if ParkTimeout or
-// ResumeTimeout is not more than 0.
+// ResumeTimeout is not more than 0, or ConnectTimeout is negative.
 func parseEras(s config.Settings) (clients, protocol era.Eras, err error) {
 	protocol, ok := era.ParseEras(s.Protocol)
 	if !ok {
@@ -188,6 +188,9 @@ func parseEras(s config.Settings) (clients, protocol era.Eras, err error) {
 	}
 	if s.ResumeTimeout <= 0 {
 		return 0, 0, usagef("--resume-timeout must be more than 0")
+	}
+	if s.ConnectTimeout < 0 {
+		return 0, 0, usagef("--connect-timeout cannot be negative")
 	}
 	return clients, protocol, nil
 }

@@ -88,7 +88,7 @@ type Settings struct {
 	ParkTimeout    time.Duration // how long a call waits for the client's answers to input requests; more than 0
 	MaxChildren    int           // how many processes the server may have at a time; 0: one for each session, and 100 that clients share (32 with isolation request)
 	Queue          int           // how many clients may wait for a process to end; 0: none
-	QueueTimeout   time.Duration // how long a client waits for a process to end before it is refused; 0: 10 s
+	QueueTimeout   time.Duration // how long a client waits for a process to end before it is refused; 0: not at all
 	MaxSessions    int           // how many sessions each transport may have; more than 0
 	SessionTimeout time.Duration // how long a Streamable HTTP session may be idle, and a shared process have no clients, before it is ended; 0: for ever
 	Lazy           bool          // the server is started when it is first used, not at once

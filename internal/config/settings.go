@@ -43,7 +43,7 @@ var settings = []setting{
 	{key: "queue", flag: "queue", fieldOf: func(s *Settings) any { return &s.Queue },
 		doc: "how many clients wait when there are so many processes"},
 	{key: "queueTimeout", flag: "queue-timeout", fieldOf: func(s *Settings) any { return &s.QueueTimeout },
-		doc: "how long these clients wait"},
+		doc: "how long these clients wait; `0s` is not at all"},
 	{key: "maxSessions", flag: "max-sessions", fieldOf: func(s *Settings) any { return &s.MaxSessions }, min: 1,
 		doc: "sessions at a time"},
 	{key: "sessionTimeout", flag: "session-timeout", fieldOf: func(s *Settings) any { return &s.SessionTimeout },

@@ -242,6 +242,15 @@ func TestMaxChildren(t *testing.T) {
 	go func() { second <- session(t, url+"/mcp") }()
 	end(t, url+"/mcp", id)
 	end(t, url+"/mcp", <-second)
+	spec.Queue, spec.QueueTimeout, spec.Fingerprint = 0, -1, "3" // nobody waits
+	_, url = start(t, hub.Options{SingleServer: true}, spec)
+	id = session(t, url+"/mcp")
+	begun := time.Now()
+	status, _, text = do(t, http.MethodPost, url+"/mcp", hello)
+	if status != http.StatusServiceUnavailable || time.Since(begun) >= hub.DefaultQueueTimeout {
+		t.Errorf("without a queue timeout: %d after %v, %s", status, time.Since(begun), text)
+	}
+	end(t, url+"/mcp", id)
 }
 
 // TestIdleProcessMakesRoom: a process that clients of 2026-07-28 share, and

@@ -16,12 +16,12 @@ import (
 // that finds no place free waits in a queue; the queue is bounded too, and so is the wait.
 type processLimit struct {
 	*limiter.Limiter               // shares out the places
-	queueTimeout     time.Duration // how long a client may wait in the queue
+	queueTimeout     time.Duration // how long a client may wait in the queue; 0 or less: nobody waits
 	flag             string        // the flag that sets the limit, for errors
 }
 
-// newProcessLimit returns a processLimit with max places (0: no bound), for which queue clients may wait, each for the time wait. flag
-// is the flag that sets max, for errors.
+// newProcessLimit returns a processLimit with max places (0: no bound), for which queue clients may wait, each for the time wait
+// (0 or less: nobody waits). flag is the flag that sets max, for errors.
 func newProcessLimit(max, queue int, wait time.Duration, flag string) *processLimit {
 	return &processLimit{limiter.New(limiter.Options{Max: max, Queue: queue, Wait: wait}), wait, flag}
 }
@@ -31,6 +31,8 @@ func newProcessLimit(max, queue int, wait time.Duration, flag string) *processLi
 func (p *processLimit) takePlace(ctx context.Context) (*limiter.Place, error) {
 	place, err := p.Acquire(ctx, identity.Party(ctx), admission.HolderOf(ctx))
 	switch {
+	case errors.Is(err, limiter.ErrFull) && p.queueTimeout <= 0:
+		err = fmt.Errorf("%w: as many servers run as may (%s)", bridge.ErrBusy, p.flag)
 	case errors.Is(err, limiter.ErrFull):
 		err = fmt.Errorf("%w: as many servers run as may (%s), and as many clients of %q wait already", bridge.ErrBusy, p.flag, identity.Party(ctx))
 	case errors.Is(err, limiter.ErrLate):

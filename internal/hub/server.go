@@ -69,7 +69,7 @@ type Spec struct {
 
 	MaxChildren  int           // how many processes the server may have at once, if it is a command. 0: as many as sessions, and 100 that clients share; or defaultRequestChildren with one for each request
 	Queue        int           // how many clients may wait for a process to end. 0: DefaultQueue; negative: none
-	QueueTimeout time.Duration // how long a client waits for a process to end before it is refused. 0: DefaultQueueTimeout
+	QueueTimeout time.Duration // how long a client waits for a process to end before it is refused. 0: DefaultQueueTimeout; negative: not at all
 
 	// Eager has one process started before there is a client, if the server is a command.
 	Eager bool
@@ -78,7 +78,8 @@ type Spec struct {
 	OnStartFailure func(error)
 }
 
-// withDefaults returns s with the defaults where its limits are not set. A negative Queue, which means that nobody may wait, becomes 0.
+// withDefaults returns s with the defaults where its limits are not set. A negative Queue or QueueTimeout, which means that nobody
+// may wait, becomes 0.
 func (s Spec) withDefaults() Spec {
 	if s.MaxSessions <= 0 {
 		s.MaxSessions = DefaultMaxSessions
@@ -90,9 +91,10 @@ func (s Spec) withDefaults() Spec {
 		s.Queue = DefaultQueue
 	}
 	s.Queue = max(s.Queue, 0)
-	if s.QueueTimeout <= 0 {
+	if s.QueueTimeout == 0 {
 		s.QueueTimeout = DefaultQueueTimeout
 	}
+	s.QueueTimeout = max(s.QueueTimeout, 0)
 	return s
 }
 
