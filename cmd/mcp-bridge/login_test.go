@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -147,6 +148,21 @@ func TestLoginStatusLogout(t *testing.T) {
 	m.want(exitOK, "Signed in", "login", server.URL)
 	if n := server.CountRequests("/register"); n != 4 { // each profile and resource has its own port
 		t.Errorf("%d registrations", n)
+	}
+}
+
+// The login that status advises can be pasted into a shell. Where it is not known which server a file was for, that is said.
+func TestStatusAdvisesLogin(t *testing.T) {
+	m := newMachine(t, true)
+	m.want(exitSignIn, "not signed in: run mcp-bridge login 'https://mcp.example/mcp?a=b&c=d'\n", "status", "https://mcp.example/mcp?a=b&c=d")
+	for name, l := range map[string]tokenstore.ListEntry{
+		"unreadable": {Err: errors.New("no JSON")},
+		"set aside":  {BrokenFiles: []string{"/auth/x.json.broken"}},
+	} {
+		s := newCredentialStatus(l, time.Now())
+		if want := "not usable: run mcp-bridge login URL, with the URL of the server that this sign-in was for"; s.state() != want || s.Server != "unknown" || s.Usable {
+			t.Errorf("%s: %+v, state %q", name, s, s.state())
+		}
 	}
 }
 

@@ -196,6 +196,7 @@ func TestMistakes(t *testing.T) {
 		{"trace --file F x", exitUsage, "unknown flag: --file; write mcp-bridge trace [flags] [PID|NAME|FILE] [WORD...]\n"},
 		{"status --file F x", exitUsage, "unknown flag: --file; write mcp-bridge status [flags] [URL], or mcp-bridge status"},
 		{"logout --file F x", exitUsage, "unknown flag: --file; write mcp-bridge logout [flags] URL, or"},
+		{"logout --all --config missing.json", exitUsage, "logout --config FILE takes the name of one server in the file"},
 		{"record f --file F x", exitUsage, "unknown flag: --file; write mcp-bridge record FILE [flags] URL, or"},
 		{"connect --lost http://a/", exitUsage, "--lost is a flag of trace, not of connect"},
 		{"help conect", exitUsage, `there is no help on "conect" (did you mean "connect"?)`},
