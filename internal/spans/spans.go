@@ -84,7 +84,9 @@ func New(ctx context.Context, env LookupEnv, warn func(err error, failed int)) (
 	out := newExporter(nil, warn)
 	out.hider = hide
 	otel.SetLogger(logr.New(sdkLog{out.warnOfSetting}))
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(out.reportFailure))
+	settings := &settingWarner{warn: out.warnOfSetting, told: map[string]bool{}}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(settings.handle)) // nothing is sent yet: all errors are about settings
+	defer otel.SetErrorHandler(otel.ErrorHandlerFunc(out.reportFailure))
 	inner, err := otlptracehttp.New(ctx)
 	if err != nil {
 		return nil, errors.New(hide.hide(err.Error()))
@@ -96,7 +98,7 @@ func New(ctx context.Context, env LookupEnv, warn func(err error, failed int)) (
 		attribute.String("service.instance.id", rand.Text()), // the names of sessions are unique in a process
 	), resource.WithFromEnv())
 	if err != nil { // some of the environment is not understood; the rest counts
-		out.reportFailure(err)
+		settings.tell(unclearAttributes)
 	}
 	return newSpans(out, r, strings.EqualFold(env.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"), "true")), nil
 }
