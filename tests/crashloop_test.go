@@ -9,6 +9,36 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
+// modernToolCall calls a tool of a server of 2026-07-28, and returns the answer.
+func modernToolCall(t *testing.T, ctx context.Context, c *modernTalker, tool string) string {
+	t.Helper()
+	answer, err := c.exchange(ctx, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+
+		`","arguments":{},"_meta":{"`+metaVersion+`":"`+modernVersion+`","`+metaCaps+`":{}}}}`, func(string) {})
+	if err != nil {
+		t.Fatalf("%s: %v", tool, err)
+	}
+	return answer
+}
+
+// A server that answers calls and then crashes is not one that ends before it answers (C2), however often it does so.
+func TestCrashIsNoEarlyEnd(t *testing.T) {
+	t.Parallel()
+	s := serveArgv(t, nil, bridgeBin, "serve", "--listen", "127.0.0.1:0", "--", childBin, "-speak", "modern")
+	c := &modernTalker{s.site()}
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
+	defer cancel()
+	for range 3 {
+		if answer := modernToolCall(t, ctx, c, "echo"); !strings.Contains(answer, `"result"`) {
+			t.Errorf("the answer is %s", answer)
+		}
+		modernToolCall(t, ctx, c, "crash")
+	}
+	s.proc.stop()
+	if n := strings.Count(s.Log(), "server process ended"); n < 3 || strings.Contains(s.Log(), "C2") {
+		t.Errorf("%d processes have ended, and the log is\n%s", n, s.Log())
+	}
+}
+
 // D.1: a client that crashes the server of 2026-07-28 that all share, again and again, keeps
 // nobody else from it: another's calls are answered all the while.
 func TestCrashLoopIsOnesOwn(t *testing.T) {
@@ -18,18 +48,9 @@ func TestCrashLoopIsOnesOwn(t *testing.T) {
 	ann, bob := &modernTalker{s.site().bearer(annToken)}, &modernTalker{s.site().bearer(bobToken)}
 	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
-	call := func(c *modernTalker, tool string) string {
-		t.Helper()
-		answer, err := c.exchange(ctx, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+tool+
-			`","arguments":{},"_meta":{"`+metaVersion+`":"`+modernVersion+`","`+metaCaps+`":{}}}}`, func(string) {})
-		if err != nil {
-			t.Fatalf("%s: %v", tool, err)
-		}
-		return answer
-	}
 	refused := 0
 	for i := range 8 {
-		answer := call(ann, "crash")
+		answer := modernToolCall(t, ctx, ann, "crash")
 		if !strings.Contains(answer, `"error"`) {
 			t.Errorf("crash %d: %s", i, answer)
 		}
@@ -37,7 +58,7 @@ func TestCrashLoopIsOnesOwn(t *testing.T) {
 			refused++
 		}
 		began := time.Now()
-		if answer := call(bob, "echo"); !strings.Contains(answer, `"result"`) {
+		if answer := modernToolCall(t, ctx, bob, "echo"); !strings.Contains(answer, `"result"`) {
 			t.Errorf("after crash %d bob is answered: %s", i, answer)
 		}
 		t.Logf("crash %d: bob's call took %v", i, time.Since(began))

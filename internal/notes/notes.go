@@ -37,7 +37,7 @@ type watcher struct {
 	mu         sync.Mutex             // guards reported, stopSteps and earlyExits
 	reported   map[faultKey]time.Time // when each fault was told of last
 	stopSteps  map[int]string         // by process id: the last step by which the process was asked to end
-	earlyExits map[string]int         // by name of server: how many of its processes have ended at once (maxEarlyExitTime), by themselves and without an opened session, since a session with it was last opened
+	earlyExits map[string]int         // by name of server: how many of its processes in a row have ended at once (maxEarlyExitTime), by themselves and without an answer, since a session with it was last opened
 }
 
 // faultKey is a fault of a server.
@@ -149,13 +149,16 @@ func (w *watcher) noteStopStep(e observe.ProcessStopping) {
 // maxEarlyExitTime is how long a process may have lived to count as one that has ended at once; it must have lived for less.
 const maxEarlyExitTime = 5 * time.Second
 
-// checkProcessEnd tells of a server whose processes end at once, by themselves and without an opened session. It takes two of them
+// checkProcessEnd tells of a server whose processes end at once, by themselves and without an answer. It takes two of them in a row
 // before a session with the server is opened: one may have been asked only for its era, and a server may end at that.
 func (w *watcher) checkProcessEnd(e observe.ProcessEnded) {
 	w.mu.Lock()
 	delete(w.stopSteps, e.PID)
 	earlyExits := 0
-	if atOnce := e.Lasted < maxEarlyExitTime; !e.StopRequested && atOnce && (e.Session == nil || !e.Session.Opened()) {
+	switch {
+	case e.Answered || e.Lasted >= maxEarlyExitTime:
+		delete(w.earlyExits, e.Server)
+	case !e.StopRequested:
 		earlyExits = w.earlyExits[e.Server] + 1
 		putBounded(w.earlyExits, e.Server, earlyExits)
 	}

@@ -116,6 +116,11 @@ func (s *scene) ends(pid int, lasted time.Duration) {
 	s.o.Event(observe.ProcessEnded{Server: "files", PID: pid, Lasted: lasted, Err: errors.New("exit status 1")})
 }
 
+// endsAnswered is the end of a process that has answered a request.
+func (s *scene) endsAnswered(pid int, lasted time.Duration) {
+	s.o.Event(observe.ProcessEnded{Server: "files", Session: s.s, PID: pid, Lasted: lasted, Err: errors.New("exit status 1"), Answered: true})
+}
+
 func (s *scene) stops(pid int, steps ...string) {
 	for _, step := range steps {
 		s.o.Event(observe.ProcessStopping{Server: "files", PID: pid, Step: step})
@@ -146,6 +151,21 @@ var rules = []struct {
 	{"ends at once", "C2", "stdio",
 		func(s *scene) { s.ends(1, time.Second); s.ends(2, time.Second) },
 		func(s *scene) { s.ends(1, time.Second); s.ends(2, time.Hour); s.stops(3, "close stdin") }},
+	{"ends at once, then answers", "C2", "stdio", // whatever has become of others before
+		func(s *scene) {
+			s.endsAnswered(1, time.Second)
+			s.ends(2, time.Second)
+			s.stops(3, "close stdin")
+			s.ends(4, time.Second)
+		},
+		func(s *scene) {
+			thrice(func() { s.endsAnswered(1, time.Second) })
+			s.ends(2, time.Second)
+			s.endsAnswered(3, time.Second)
+			s.ends(4, time.Second)
+			s.ends(5, time.Hour)
+			s.ends(6, time.Second)
+		}},
 	{"noise", "C3", "stdio",
 		func(s *scene) { s.noise("the line is not a JSON object") },
 		func(s *scene) { s.noise("batches are part of protocol version 2025-03-26 only") }},

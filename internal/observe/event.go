@@ -93,6 +93,7 @@ type ProcessEnded struct {
 	Program       string        // the name of its program, as in ProcessStarted
 	Err           error         // how the process has ended; nil: with exit status 0
 	StopRequested bool          // the bridge has asked it to end
+	Answered      bool          // it has answered a request, be it with an error
 	Lasted        time.Duration // how long the process has run
 }
 

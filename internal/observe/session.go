@@ -51,7 +51,7 @@ type Session struct {
 	unsampled    sessionUnsampledCalls // the requests that nobody was told of, because the Sampler does not want them
 	client       Implementation        // what Client returns: who the client says it is
 	initializeID jsonrpc.ID            // the id of the latest initialize; zero: there was none
-	opened       bool                  // what Opened returns: the client has said who it is
+	opened       bool                  // the client has said who it is, so Watchers were told of SessionOpened unless the session had ended before
 	finished     bool                  // End was called
 }
 
@@ -165,14 +165,6 @@ func (s *Session) Stop() {
 // several that are made at the same time, one is kept, which all callers get.
 func (s *Session) WatcherValue(key any, make func() any) any {
 	return s.watcherValues.GetOrMake(key, make)
-}
-
-// Opened reports whether the client has said who it is, so that Watchers were told of SessionOpened unless the session had ended
-// before. It is false for what is no session of a client.
-func (s *Session) Opened() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.opened
 }
 
 // Calls returns how many requests the client has made so far.

@@ -57,6 +57,8 @@ type process struct {
 
 	killer atomic.Pointer[killer] // ends it at once; nil: it is only being started
 
+	answered atomic.Bool // it has answered a request
+
 	infoSet   chan struct{} // closed when pid and startedAt are set
 	pid       int           // its process id, once infoSet is closed
 	startedAt time.Time     // when it was started, once infoSet is closed
@@ -83,6 +85,13 @@ func (p *process) noteStarted(pid int) {
 func (p *process) setSession(s *observe.Session) {
 	p.session.Store(s)
 	s.SetPID(p.pid)
+}
+
+// noteAnswered notes that the process has answered a request. With a nil process, that of a remote server, it does nothing.
+func (p *process) noteAnswered() {
+	if p != nil {
+		p.answered.Store(true)
+	}
 }
 
 // A killer is a Conn to a process that can be killed without stopping it first.
@@ -118,6 +127,6 @@ func (p *process) reportEnded(err error, asked bool) {
 	<-p.infoSet
 	p.tellObserver(observe.ProcessEnded{
 		Server: p.dialer.s.spec.Name, Session: p.session.Load(), PID: p.pid, Program: p.dialer.program,
-		Err: err, StopRequested: asked, Lasted: time.Since(p.startedAt),
+		Err: err, StopRequested: asked, Answered: p.answered.Load(), Lasted: time.Since(p.startedAt),
 	})
 }

@@ -125,28 +125,38 @@ type countingDialer struct {
 
 // Dial implements bridge.Dialer: it returns the Conn that was started ahead, or one of dialer, which counts
 // in the status until it is closed. An error counts as a failed start, unless ctx is done.
-func (c *countingDialer) Dial(ctx context.Context) (conn bridge.Conn, err error) {
-	if a := c.status.keptAhead(); a != nil {
-		if conn = a.take(); conn != nil {
-			a.assignSession(observe.SessionOf(ctx))
+func (c *countingDialer) Dial(ctx context.Context) (bridge.Conn, error) {
+	conn, p, err := c.dialOrTake(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			c.status.noteStartFailed(textNotStarted)
 		}
-	}
-	if conn == nil {
-		if conn, err = c.dialer.Dial(ctx); err != nil {
-			if ctx.Err() == nil {
-				c.status.noteStartFailed(textNotStarted)
-			}
-			return nil, err
-		}
+		return nil, err
 	}
 	c.status.addRunning(1)
 	observe.SessionOf(ctx).SetServerTransport(c.transport)
-	return observe.SessionOf(ctx).Conn(c.trackState(conn), observe.Upstream), nil
+	return observe.SessionOf(ctx).Conn(c.trackState(conn, p), observe.Upstream), nil
+}
+
+// dialOrTake returns the Conn that was started ahead, or one of dialer, and its process; nil: it has none.
+func (c *countingDialer) dialOrTake(ctx context.Context) (bridge.Conn, *process, error) {
+	if a := c.status.keptAhead(); a != nil {
+		if conn := a.take(); conn != nil {
+			a.assignSession(observe.SessionOf(ctx))
+			return conn, a.process, nil
+		}
+	}
+	if command, ok := c.dialer.(*processDialer); ok {
+		return command.start(ctx)
+	}
+	conn, err := c.dialer.Dial(ctx)
+	return conn, nil, err
 }
 
 // trackState returns conn with hooks that note in the status how its first request, such as initialize, is answered,
 // whether a remote server refuses later ones because it serves nobody, how a process ends, and when the Conn is closed.
-func (c *countingDialer) trackState(conn bridge.Conn) bridge.Conn {
+// p, which may be nil, is told that it has answered.
+func (c *countingDialer) trackState(conn bridge.Conn, p *process) bridge.Conn {
 	answered, refused := false, false
 	return bridge.Intercept(conn, bridge.Hooks{
 		Receive: func(m *jsonrpc.Message) (reply *jsonrpc.Message) {
@@ -164,7 +174,10 @@ func (c *countingDialer) trackState(conn bridge.Conn) bridge.Conn {
 				refused = false
 				c.status.noteAnswered()
 			}
-			answered = true
+			if !answered {
+				answered = true
+				p.noteAnswered()
+			}
 			return nil
 		},
 		Ended: func(err error) error {
