@@ -94,13 +94,17 @@ func (w *watcher) Event(e observe.Event) {
 	}
 }
 
-// checkLateCall looks for the reason why a client's request has no answer for long: the size of its id, or a server that is silent.
+// checkLateCall looks for the reason why a client's request has no answer for long: the size of its id, or a server that is silent. A
+// server that clients share sees neither: it gets ids of the bridge, and initialize is the bridge's own.
 func (w *watcher) checkLateCall(e observe.CallLate) {
+	if e.Session == nil || e.Session.ServerTransport() == "" {
+		return // the session has no server of its own
+	}
 	waited := time.Since(e.Since).Round(time.Second).String()
 	switch {
 	case isUnsafeIntegerID(e.ID.String()):
 		w.note(e.Server, e.Session, doctor.LargeIDsUnanswered, e.Method+" with the id "+clip(e.ID.String())+" has no answer after "+waited)
-	case e.Method == "initialize" && e.Session != nil && e.Session.ServerTransport() == "stdio" && !w.isTextInFrontNoted(e.Server):
+	case e.Method == "initialize" && e.Session.ServerTransport() == "stdio" && !w.isTextInFrontNoted(e.Server):
 		w.note(e.Server, e.Session, doctor.ServerSilent, "initialize has no answer after "+waited)
 	}
 }

@@ -302,6 +302,21 @@ func TestRemoteIsSilent(t *testing.T) {
 	}
 }
 
+// A server that clients share never gets their ids: what takes long is not for these.
+func TestSharedServerGetsNoLargeIDs(t *testing.T) {
+	var o observe.Observer
+	var n told
+	defer o.Watch(&n)()
+	defer Watch(&o)()
+	id, _ := jsonrpc.ParseID([]byte("9007199254740993"))
+	for _, s := range []*observe.Session{nil, o.OpenSession("files", "http")} {
+		o.Event(observe.CallLate{Server: "files", Session: s, Method: "tools/call", ID: id, Since: time.Now()})
+	}
+	if len(n.codes) > 0 {
+		t.Errorf("notes %+v", n.notes)
+	}
+}
+
 func (s *scene) lists(id, cursor, next string) {
 	s.asks(id, `"method":"tools/list","params":{"cursor":`+cursor+`}`)
 	s.answers(id, `"result":{"tools":[],"nextCursor":`+next+`}`)
