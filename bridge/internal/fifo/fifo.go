@@ -45,7 +45,10 @@ func (f *Queue[T]) Push(more ...T) {
 // PushFront puts an element before all others: it is handed out next.
 func (f *Queue[T]) PushFront(first T) {
 	if f.head == 0 {
-		f.all = slices.Insert(f.all, 0, first)
+		old := f.all
+		if f.all = slices.Insert(f.all, 0, first); cap(f.all) != cap(old) {
+			clear(old)
+		}
 		return
 	}
 	f.head--

@@ -46,6 +46,22 @@ func TestFIFO(t *testing.T) {
 	}
 }
 
+// The memory that a fifo has grown out of keeps none of the elements.
+func TestFIFOLeavesMemory(t *testing.T) {
+	for name, grow := range map[string]func(f *Queue[*int]){
+		"Push":      func(f *Queue[*int]) { f.Push(new(int)) },
+		"PushFront": func(f *Queue[*int]) { f.PushFront(new(int)) },
+	} {
+		memory := make([]*int, 2)
+		f := New(memory)
+		f.Push(new(int), new(int))
+		grow(&f)
+		if f.Len() != 3 || slices.Contains(f.Rest(), nil) || memory[0] != nil || memory[1] != nil {
+			t.Errorf("%s: %v in the queue, %v in the memory of before", name, f.Rest(), memory)
+		}
+	}
+}
+
 // A fifo that is never empty stays as small as what is in it.
 func TestFIFONeverEmpty(t *testing.T) {
 	var f Queue[int]
