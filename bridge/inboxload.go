@@ -76,8 +76,8 @@ func (b *Inbox) Remove(match func(m jsonrpc.Message) bool) (found bool) {
 	}
 	from := 0
 	if b.offeringFirst {
-		b.dropOffered = b.dropOffered || match(b.queue.Rest()[0])
-		found, from = b.dropOffered, 1
+		found, from = !b.dropOffered && match(b.queue.Rest()[0]), 1
+		b.dropOffered = b.dropOffered || found
 	}
 	b.firstRefused = b.firstRefused && !match(b.queue.Rest()[0])
 	b.queue.DeleteFunc(from, func(m jsonrpc.Message) bool {

@@ -88,7 +88,10 @@ func TestInboxRemove(t *testing.T) {
 			var got []string
 			err := b.Receive(t.Context(), sinkFuncs{
 				try: func(m jsonrpc.Message) bool {
-					if b.Remove(func(r jsonrpc.Message) bool { return numberOf(r) == "0" }) != (numberOf(m) == "0") {
+					remove := func(number string) bool {
+						return b.Remove(func(r jsonrpc.Message) bool { return numberOf(r) == number })
+					}
+					if remove("0") != (numberOf(m) == "0") || remove("0") || remove("9") {
 						t.Errorf("found at %s", numberOf(m))
 					}
 					if takes {
