@@ -2,13 +2,11 @@ package legacysse
 
 import "github.com/mcp-bridge/mcp-bridge/legacysse/internal/wire"
 
-// Protocol revisions with sessions, and the first one without. Being dates,
-// they compare as strings.
+// Protocol revisions with sessions, beside wire.Version2025_06_18.
 const (
 	version2024_11_05 = "2024-11-05" // revision 2024-11-05 of the protocol, one with sessions
 	version2025_03_26 = "2025-03-26" // revision 2025-03-26 of the protocol, one with sessions
 	version2025_11_25 = "2025-11-25" // revision 2025-11-25 of the protocol, one with sessions
-	version2026_07_28 = "2026-07-28" // revision 2026-07-28 of the protocol, the first one without sessions
 )
 
 // isKnownVersion reports whether v is a revision that has sessions.
