@@ -68,6 +68,13 @@ type request struct {
 	firstRefusal *httpdial.Fault
 }
 
+// closedChannel is the request.sent of a request whose Send has returned.
+var closedChannel = func() chan struct{} {
+	ch := make(chan struct{})
+	close(ch)
+	return ch
+}()
+
 // newConn returns a conn to the server of d, with a transportConn of the transport that is tried first. It keeps the values of
 // ctx, and not its end.
 func newConn(ctx context.Context, d *Dialer) (*conn, error) {
@@ -207,8 +214,21 @@ func (c *conn) Receive(ctx context.Context, sink bridge.Sink) error {
 		if fault == nil {
 			return err
 		}
+		c.noteUnsent(unsentOf(err))
 		if err := c.switchTransport(ctx, l, fault, handoffOf(err)); err != nil {
 			return err
+		}
+	}
+}
+
+// noteUnsent enters requests into openRequests that a transportConn had taken but not sent when it was refused, unless they are
+// there: the next transportConn gets them.
+func (c *conn) noteUnsent(unsent []jsonrpc.Message) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range unsent {
+		if !slices.ContainsFunc(c.openRequests, func(r *request) bool { return r.m.ID() == m.ID() }) {
+			c.openRequests = append(c.openRequests, &request{m: m, sent: closedChannel})
 		}
 	}
 }

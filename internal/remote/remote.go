@@ -336,3 +336,11 @@ func handoffOf(err error) *sessionstate.Handoff {
 	}
 	return nil
 }
+
+// unsentOf returns the requests in err, the WrongTransportError of a transportConn, that its Send has taken but not sent.
+func unsentOf(err error) []jsonrpc.Message {
+	if l, ok := errors.AsType[*sseclient.WrongTransportError](err); ok {
+		return l.Unsent
+	}
+	return nil
+}

@@ -183,3 +183,32 @@ func TestUnattended(t *testing.T) {
 		}
 	}
 }
+
+// A request that has waited until somebody had signed in goes to the server once and is answered, also if that has another transport
+// by then.
+func TestSignInToChangedServer(t *testing.T) {
+	t.Parallel()
+	c, d, loseSession := lockedSite{be: func(s *site) { s.beLegacy(status(405)) }, scheme: "http", locked: always}.dial(t, never, patience)
+	c.open()
+	c.call("1", "tools/list")
+	s := newSite(t)
+	s.beStreamable()
+	loseSession()
+	d.mu.Lock()
+	d.next = s
+	d.mu.Unlock()
+	m := c.ask("2", "tools/list")
+	for n := 0; n < 500 && m.IsError(); n++ { // an attempt may just be being made
+		httpdial.Pause(t.Context(), nil, 10*time.Millisecond)
+		m = c.ask("2", "tools/list")
+	}
+	asked := 0
+	for _, text := range s.received() {
+		if new(msg(text)).Method() == "tools/list" {
+			asked++
+		}
+	}
+	if string(m.Result()) != resultFor("tools/list") || asked != 1 {
+		t.Errorf("the answer is %s; the server was asked %d times", m.Bytes(), asked)
+	}
+}

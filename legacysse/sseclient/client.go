@@ -41,9 +41,12 @@ type WrongTransportError struct {
 	Text   string // what is wrong, for people
 
 	// EndedSession is for Options.Handoff of the Conn that takes over, if a lost session was to
-	// be renewed. nil: there was no session, and the client's first request is still to be
-	// answered.
+	// be renewed. nil: there was no session.
 	EndedSession *Handoff
+
+	// Unsent are the client's requests that have waited for a session. Send has taken them, but the server has not got them, and they
+	// are still to be answered. Without an EndedSession the request for which the stream was opened is among them.
+	Unsent []jsonrpc.Message
 }
 
 // Error returns Text.
@@ -108,7 +111,7 @@ type Options struct {
 	// ReportWrongTransport says to end the Conn with a *WrongTransportError if the server
 	// does not speak HTTP+SSE, instead of answering the request for which the stream
 	// was opened: Receive and Send return that error from then on. If a lost session was to
-	// be renewed, the error has an EndedSession.
+	// be renewed, the error has an EndedSession. The requests that are not answered are its Unsent.
 	ReportWrongTransport bool
 
 	// Handoff is what a Conn of another transport has left: this one begins by

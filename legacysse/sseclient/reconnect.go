@@ -93,7 +93,8 @@ func reconnectDelay(retry time.Duration, failures int) time.Duration {
 }
 
 // connect makes one attempt to get a session. If the client's initialize does not wait for
-// the session, connect initializes it in the client's place.
+// the session, connect initializes it in the client's place. The session that it returns may have ended: because an initialize of
+// the client has come meanwhile, which needs another one (LE16).
 func (k *reconnector) connect() (*session, *httpdial.Fault) {
 	c := k.c
 	ctx := c.Context()
@@ -106,20 +107,31 @@ func (k *reconnector) connect() (*session, *httpdial.Fault) {
 	c.ledger.Unlock()
 	session, wrongTransport, fault := c.openStream(ctx)
 	if fault == nil && !k.useSession(session) {
-		if fault = k.renew(session); fault != nil {
+		fault = k.renew(session)
+		switch {
+		case fault == nil && k.useSession(session):
+			c.log.Info("connected again", "url", c.target.Peer.String())
+			k.notifyRenewed(session)
+		case fault == nil || k.isInitializeWaiting(): // run makes the next attempt at once, for the client's initialize
+			session.stop()
+			return session, nil
+		default:
 			session.stop()
 			<-session.ended
 			k.handleSessionLoss(session)
-		} else {
-			c.log.Info("connected again", "url", c.target.Peer.String())
-			k.useSession(session)
-			k.notifyRenewed(session)
 		}
 	}
 	if fault != nil && c.Context().Err() == nil {
 		k.handleOpenFailure(fault, wrongTransport)
 	}
 	return session, fault
+}
+
+// isInitializeWaiting reports whether an initialize of the client waits for a session.
+func (k *reconnector) isInitializeWaiting() bool {
+	k.c.ledger.Lock()
+	defer k.c.ledger.Unlock()
+	return k.c.ledger.InitializeGate != nil
 }
 
 // tellPending tells the clients of the requests that wait for a session, and have asked for progress,
@@ -143,7 +155,7 @@ func (c *conn) tellPending(text string) {
 
 // useSession makes a session the one that messages go to, and sends the requests that
 // have waited for it. false: nothing was done. The session has to be initialized in the
-// client's place first, or the Conn is closed.
+// client's place first, or was, and an initialize of the client waits by now; or the Conn is closed.
 func (k *reconnector) useSession(session *session) bool {
 	c := k.c
 	if c.sendSlot.Acquire(c.Context(), &c.Base) != nil {
@@ -151,7 +163,7 @@ func (k *reconnector) useSession(session *session) bool {
 	}
 	defer c.sendSlot.Release()
 	c.ledger.Lock()
-	if !session.initialized && (len(c.state.pending) == 0 || c.needsRenewal()) {
+	if session.initialized && c.ledger.InitializeGate != nil || !session.initialized && (len(c.state.pending) == 0 || c.needsRenewal()) {
 		c.ledger.Unlock()
 		return false
 	}
@@ -173,21 +185,24 @@ func (k *reconnector) useSession(session *session) bool {
 
 // handleOpenFailure deals with an attempt that has not got a session: it answers the requests that have
 // waited for one with the fault, and sets downFault if the reconnector is to go on trying. Or it ends
-// the Conn, if wrongTransport and ReportWrongTransport are set.
+// the Conn, if wrongTransport and ReportWrongTransport are set: then those requests are WrongTransportError.Unsent.
 func (k *reconnector) handleOpenFailure(fault *httpdial.Fault, wrongTransport bool) {
 	c := k.c
 	c.log.Warn("cannot connect", append(fault.LogAttrs(), "url", c.target.Peer.String())...)
 	c.ledger.Lock()
-	calls := c.state.pending
+	calls := slices.DeleteFunc(c.state.pending, func(call *call) bool { return !c.ledger.Has(call) }) // without those that were cancelled
 	c.state.pending = nil
 	first := c.state.downFault == nil
 	if wrongTransport && c.opts.ReportWrongTransport {
 		end := &WrongTransportError{Status: fault.Status, Text: fault.Text}
+		for _, call := range calls {
+			end.Unsent = append(end.Unsent, call.msg)
+		}
 		if !first {
 			end.EndedSession = c.ledger.State.Handoff(c.state.refusedRenewals + 1)
-			if c.ledger.InitializeGate == nil {
-				c.ledger.InitializeGate = make(chan struct{}) // which stays shut
-			}
+		}
+		if c.ledger.InitializeGate == nil {
+			c.ledger.InitializeGate = make(chan struct{}) // which stays shut: no other request gets into pending
 		}
 		c.ledger.Unlock()
 		c.refusing.Wait()
@@ -200,7 +215,6 @@ func (k *reconnector) handleOpenFailure(fault *httpdial.Fault, wrongTransport bo
 	} else {
 		c.ledger.State.InitializeRequest = jsonrpc.Message{}
 	}
-	calls = slices.DeleteFunc(calls, func(call *call) bool { return !c.ledger.Has(call) })
 	for _, call := range calls {
 		c.ledger.Remove(call)
 	}

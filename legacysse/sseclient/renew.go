@@ -10,8 +10,10 @@ import (
 )
 
 // renew initializes the new session s in the client's place, and tells it what the old one knew (SS7).
-// A fault means that s cannot be used.
+// A fault means that s cannot be used. An initialize of the client that comes meanwhile ends s.
 func (k *reconnector) renew(s *session) *httpdial.Fault {
+	k.setRenewing(s)
+	defer k.setRenewing(nil)
 	timeout := initializeTimeout
 	if !httpdial.IsUnattended(s.ctx) {
 		timeout = httpdial.TimeoutWithSignIn(timeout, k.c.opts.AuthorizeTimeout)
@@ -23,6 +25,13 @@ func (k *reconnector) renew(s *session) *httpdial.Fault {
 		fault.ServerError = jsonrpc.Message{} // what the server has said to the bridge is no answer to the client
 	}
 	return fault
+}
+
+// setRenewing sets state.renewing.
+func (k *reconnector) setRenewing(s *session) {
+	k.c.ledger.Lock()
+	defer k.c.ledger.Unlock()
+	k.c.state.renewing = s
 }
 
 // notifyRenewed tells that the session was renewed: s is the new one. With NotifyAfterRenewal the client gets

@@ -274,7 +274,8 @@ func TestWrongTransport(t *testing.T) {
 				}
 				_, err := bridgetest.Recv(t.Context(), u)
 				wrongTransport, ok := errors.AsType[*WrongTransportError](err)
-				if !ok || wrongTransport.Status != c.status || !strings.Contains(wrongTransport.Text, c.text) {
+				if !ok || wrongTransport.Status != c.status || !strings.Contains(wrongTransport.Text, c.text) ||
+					len(wrongTransport.Unsent) != 1 || string(wrongTransport.Unsent[0].Bytes()) != initializeText {
 					t.Errorf("Recv = %#v", err)
 				}
 				if err := u.Send(t.Context(), msg(note)); err != wrongTransport {

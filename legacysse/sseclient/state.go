@@ -12,6 +12,7 @@ import (
 // connState is everything about a conn that changes, beside the ledger, whose lock guards it.
 type connState struct {
 	session         *session        // the current session; nil: there is none (yet)
+	renewing        *session        // the session that is being initialized in the client's place; nil: none is
 	pending         []*call         // requests that wait for a session
 	refusedRenewals int             // how many renewals in a row the server had refused before this Conn took the session over; 0 after a renewal
 	downFault       *httpdial.Fault // why there is no session although there should be one; nil: there is one, or nobody has asked for one
@@ -87,6 +88,7 @@ func (c *conn) admitRequest(call *call) admitResult {
 		return admitResult{answerWith: c.downFault()}
 	}
 	if opens {
+		c.endBridgeSession()
 		c.ledger.State.NoteInitialize(call.msg)
 		call.initializeGate = make(chan struct{})
 		c.ledger.InitializeGate = call.initializeGate
@@ -98,6 +100,20 @@ func (c *conn) admitRequest(call *call) admitResult {
 	c.state.pending = append(c.state.pending, call)
 	c.reconnector.wake()
 	return admitResult{leftToReconnector: true}
+}
+
+// endBridgeSession ends a session that the bridge has initialized, or is initializing: the client's own initialize, which is not
+// refused, needs another one (LE16). The lock is held.
+func (c *conn) endBridgeSession() {
+	s := c.state.renewing
+	if s == nil && c.state.session != nil && c.state.session.initialized { // after an initialize of the client that has failed
+		s, c.state.session = c.state.session, nil
+	}
+	if s == nil {
+		return
+	}
+	s.bridgeEndFault = &httpdial.Fault{Reason: httpdial.ReasonSessionLost, Text: "the client has sent initialize, which begins another session"}
+	s.stop()
 }
 
 // canRetryAttended reports whether there is no session only because somebody has to sign in: then a request of the
