@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
@@ -60,6 +61,22 @@ func TestRestart(t *testing.T) {
 	}
 	if info := h.Info(); len(info) != 1 || info[0].Name != "demo" || info[0].Sessions != 1 || info[0].Remote {
 		t.Errorf("the info is %+v", info)
+	}
+}
+
+// A server without a queue has none after a restart either, and after a second one.
+func TestRestartWithoutQueue(t *testing.T) {
+	spec := demoSpec(t, "demo")
+	spec.MaxChildren, spec.Queue, spec.QueueTimeout = 1, -1, 20*time.Second
+	h, url := start(t, hub.Options{SingleServer: true}, spec)
+	for range 2 {
+		bridgetest.Must(t, h.Restart("demo"))
+		session(t, url+"/mcp")
+		begun := time.Now()
+		status, _, body := do(t, http.MethodPost, url+"/mcp", hello)
+		if took := time.Since(begun); status != http.StatusServiceUnavailable || took >= spec.QueueTimeout {
+			t.Errorf("a second client, after %v: %d %s", took, status, body)
+		}
 	}
 }
 

@@ -79,7 +79,7 @@ type Spec struct {
 }
 
 // withDefaults returns s with the defaults where its limits are not set. A negative Queue or QueueTimeout, which means that nobody
-// may wait, becomes 0.
+// may wait, becomes 0: what it returns must not be given defaults again.
 func (s Spec) withDefaults() Spec {
 	if s.MaxSessions <= 0 {
 		s.MaxSessions = DefaultMaxSessions
@@ -116,7 +116,7 @@ const firstMessageTimeout = 30 * time.Second
 
 // server is a Spec at work: the server on all listening transports.
 type server struct {
-	spec     Spec             // what the server was made of, with defaults filled in
+	spec     Spec             // what the server was made of, without defaults: a restart makes a new server of it
 	upstream *upstream.Server // how the server itself is reached
 	log      hclog.Logger     // the Logger of the server: its name is in each line
 
@@ -132,9 +132,9 @@ type server struct {
 
 // newServer makes the server that spec describes, with a handler for each transport. It starts no process.
 func newServer(spec Spec, h *Hub) (*server, error) {
-	spec = spec.withDefaults()
 	o, clientBudget, base := &h.opts, h.clientBudget, h.pathPrefix(spec.Name)
 	s := &server{spec: spec, log: o.Logger.With("server", spec.Name)}
+	spec = spec.withDefaults()
 	var acquirePlace admission.AcquirePlaceFunc
 	if spec.Upstream.URL == "" {
 		acquirePlace = acquireFromLimits(newProcessLimit(spec.MaxChildren, spec.Queue, spec.QueueTimeout, "--max-children"), h.totalProcesses)
