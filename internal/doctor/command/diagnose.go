@@ -119,7 +119,7 @@ func (d *diagnosis) diagnose(ctx context.Context) error {
 	case first.hasResult():
 		start := server.firstAnswerTime(first)
 		d.converse(ctx, server, first)
-		d.checkEnding(server)
+		d.noteEnding(d.checkEnding(server))
 		d.checkSeparately(ctx, start)
 		return nil
 	}
@@ -143,13 +143,17 @@ func (d *diagnosis) converse(ctx context.Context, server *serverProcess, first r
 // came in place of a result: it has ended, refuses (perhaps because it speaks only 2026-07-28), echoes, or its answer is too long.
 func (d *diagnosis) explainNoResult(ctx context.Context, server *serverProcess, first reply) {
 	if first.outcome != outcomeExited {
-		d.checkEnding(server)
+		took := d.checkEnding(server)
 		d.addStdoutFindings(server)
-		switch {
-		case first.outcome == outcomeEchoed:
+		if first.outcome == outcomeAnswered && d.checkOnlyModern(ctx, nil) { // which notes how long the end takes after a whole conversation
+			return
+		}
+		d.noteEnding(took)
+		switch first.outcome {
+		case outcomeEchoed:
 			d.addFinding("C7", doctor.Error, "the command sends back what it is sent", "the request initialize came back",
 				"It is no MCP server, but a program that copies its input to its output, as cat does.", "Check the command and its arguments.")
-		case first.outcome == outcomeAnswered && !d.checkOnlyModern(ctx, nil):
+		case outcomeAnswered:
 			d.addRefusedInitialize(first)
 		}
 		return

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -296,6 +297,41 @@ func TestToolIsCalledOnlyIfAsked(t *testing.T) {
 	}
 }
 
+// A server of both eras gets the call once, and one that speaks only 2026-07-28 gets it, too. Each timing is noted once, in the order of a
+// conversation.
+func TestToolIsCalledInOneEra(t *testing.T) {
+	timings := regexp.MustCompile(`^first answer after \S+, lists \S+, \S+ \S+, end after \S+$`)
+	for _, role := range []string{"modern", "both-eras"} {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			calls := filepath.Join(t.TempDir(), "calls")
+			var r *doctor.Report
+			var made []byte
+			for range 3 { // as examine does
+				os.Remove(calls)
+				r = examineOnce(t, fake(t, role, "DOCTOR_TEST_CALLS="+calls), Options{ToolToCall: "one", EndTimeout: quick.EndTimeout})
+				facts := map[string]string{}
+				for _, f := range r.Facts() {
+					facts[f.Name] = f.Value
+				}
+				made, _ = os.ReadFile(calls)
+				if healthy(r) && string(made) == "x" && strings.HasPrefix(facts["call"], "one: succeeded after") && timings.MatchString(facts["timings"]) {
+					return
+				}
+			}
+			t.Errorf("calls: %q\n%s", made, text(t, r))
+		})
+	}
+}
+
+// What a server that speaks only 2026-07-28 leaves behind each time is said once.
+func TestModernServerLeavesProcesses(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows does not tell")
+	}
+	one(t, examine(t, fake(t, "modern leaves"), quick, only("C11")), "C11")
+}
+
 // A tool that the server does not have, whether it says so in an error or in a result, and one whose call hangs.
 func TestToolThatIsCalledFails(t *testing.T) {
 	for _, c := range []struct{ faults, tool, code, says string }{
@@ -303,6 +339,8 @@ func TestToolThatIsCalledFails(t *testing.T) {
 		{"tool-error", "nosuch", "C15", `"nosuch" is not in tools/list`},
 		{"refuses-calls", "one", "C15", "the tool call is refused"},
 		{"hangs", "one", "C7", "the tool call is not answered"},
+		{"modern refuses-calls", "nosuch", "C15", `"nosuch" is not in tools/list`},
+		{"modern hangs", "one", "C7", "the tool call is not answered"},
 	} {
 		t.Run(c.faults+" "+c.tool, func(t *testing.T) {
 			t.Parallel()

@@ -13,8 +13,8 @@ import (
 const leftBehindTimeout = 500 * time.Millisecond
 
 // checkEnding ends p as clients end a server, by the end of its input, and adds C11 if it does not end, or leaves processes. It
-// ends those, too.
-func (d *diagnosis) checkEnding(p *serverProcess) {
+// ends those, too. It returns how long p took to end; 0: it did not end.
+func (d *diagnosis) checkEnding(p *serverProcess) (took time.Duration) {
 	pid := p.process.PID()
 	before := descendantsOf(pid)
 	began := time.Now()
@@ -23,10 +23,18 @@ func (d *diagnosis) checkEnding(p *serverProcess) {
 	defer timer.Stop()
 	select {
 	case <-p.process.Done():
-		d.noteTiming("end after %v", time.Since(began))
+		took = time.Since(began)
 		d.checkLeftBehind(p, before)
 	case <-timer.C:
 		d.addIgnoresEnd(p)
+	}
+	return took
+}
+
+// noteEnding adds to the fact "timings" how long a process took to end, as checkEnding has returned it.
+func (d *diagnosis) noteEnding(took time.Duration) {
+	if took > 0 {
+		d.noteTiming("end after %v", took)
 	}
 }
 
@@ -56,17 +64,18 @@ func (d *diagnosis) checkLeftBehind(p *serverProcess, before []systemProcess) {
 	p.mu.Lock()
 	containers := p.killedContainers
 	p.mu.Unlock()
-	if len(left) > 0 {
+	const leavesProcesses, leavesContainer = "the server leaves processes behind", "the server leaves a container behind"
+	if len(left) > 0 && !d.hasFindingTitled(leavesProcesses) { // another process may have done the same
 		var names []string
 		for _, l := range left {
 			names = append(names, fmt.Sprintf("%s (pid %d)", l.name, l.pid))
 		}
-		d.addFinding("C11", doctor.Warning, "the server leaves processes behind", "still running after the server has ended: "+strings.Join(names, ", "),
+		d.addFinding("C11", doctor.Warning, leavesProcesses, "still running after the server has ended: "+strings.Join(names, ", "),
 			"Each time a client starts the server, these stay, with their memory, ports and locks. The bridge ends them.",
 			"The server should end what it has started, and wait for that, before it exits. A wrapper script should run the server with \"exec\".")
 	}
-	if len(containers) > 0 {
-		d.addFinding("C11", doctor.Warning, "the server leaves a container behind", "container "+strings.Join(containers, ", "),
+	if len(containers) > 0 && !d.hasFindingTitled(leavesContainer) {
+		d.addFinding("C11", doctor.Warning, leavesContainer, "container "+strings.Join(containers, ", "),
 			"Each time a client starts the server, a container stays. The bridge kills it.",
 			"Run it with \"docker run -i --rm --init\", so that it sees the end of its input and is removed.")
 	}

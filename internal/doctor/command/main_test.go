@@ -168,6 +168,9 @@ func (s *server) result(method, version, cursor string) (text, member string) {
 	const unknown = `{"code":-32601,"message":"Method not found"}`
 	switch method {
 	case "initialize":
+		if s.has("modern") {
+			return `{"code":-32022,"message":"Unsupported protocol version","data":{"supported":["2026-07-28"],"requested":"2025-11-25"}}`, "error"
+		}
 		if s.has("refuses-older") && version != "2025-11-25" {
 			return `{"code":-32602,"message":"Unsupported protocol version"}`, "error"
 		}
@@ -198,12 +201,22 @@ func (s *server) result(method, version, cursor string) (text, member string) {
 	case "ping":
 		return "{}", "result"
 	case "server/discover":
+		if s.has("modern") || s.has("both-eras") {
+			return `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"fake","version":"1"}}}`, "result"
+		}
 		if s.has("ignores-discover") {
 			return "", ""
 		}
 	case "tools/list":
 		return s.tools(cursor), "result"
 	case "tools/call":
+		if calls := os.Getenv("DOCTOR_TEST_CALLS"); calls != "" {
+			f, err := os.OpenFile(calls, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+			if err == nil {
+				f.WriteString("x")
+				f.Close()
+			}
+		}
 		switch {
 		case s.has("hangs"):
 			return "", ""

@@ -192,7 +192,7 @@ func (d *diagnosis) checkDiscover(ctx context.Context, wait time.Duration) []doc
 	case r.outcome == outcomeExited:
 		how, _ := p.awaitExit()
 		return finding("the server ends when it is asked what it speaks", how+stderrSuffix(p))
-	case r.outcome == outcomeAnswered && r.hasResult() && d.converseModern(ctx, p, r, true):
+	case r.outcome == outcomeAnswered && r.hasResult() && d.converseModern(ctx, p, r, false):
 		return nil
 	}
 	then := p.request(ctx, secondRequestID, "initialize", initializeParams(era.NewestLegacy), min(wait, max(0, d.timeLeft())))
@@ -210,9 +210,10 @@ func (d *diagnosis) checkDiscover(ctx context.Context, wait time.Duration) []doc
 	return nil
 }
 
-// converseModern has a conversation in 2026-07-28 with p, which has answered server/discover with r: it reads the lists and checks ids, and
-// calls no tool. false: r does not name that revision, and p was asked nothing. With omitsTimings its timings are not noted.
-func (d *diagnosis) converseModern(ctx context.Context, p *serverProcess, r reply, omitsTimings bool) (isModern bool) {
+// converseModern has a conversation in 2026-07-28 with p, which has answered server/discover with r: it reads the lists and checks
+// ids. isOnly: there was no conversation in the other era, which would have called the tool and noted the timings, so this one does both.
+// false: r does not name that revision, and p was asked nothing.
+func (d *diagnosis) converseModern(ctx context.Context, p *serverProcess, r reply, isOnly bool) (isModern bool) {
 	var result struct {
 		SupportedVersions []string                   `json:"supportedVersions"`
 		Meta              map[string]json.RawMessage `json:"_meta"`
@@ -225,15 +226,21 @@ func (d *diagnosis) converseModern(ctx context.Context, p *serverProcess, r repl
 	if json.Unmarshal(result.Meta[era.KeyServerInfo], &info) == nil && info.Name != "" {
 		d.report.SetFact("server", "%s %s", info.Name, info.Version)
 	}
-	s := &session{process: p, diagnosis: d, isModern: true, omitsTimings: omitsTimings, firstResult: r.message.Result()}
+	s := &session{process: p, diagnosis: d, isModern: true, omitsTimings: !isOnly, firstResult: r.message.Result()}
+	if isOnly {
+		d.noteTiming("first answer after %v", p.firstAnswerTime(r))
+	}
 	s.checkLists(ctx)
 	s.checkIDs(ctx)
+	if isOnly {
+		s.callTool(ctx)
+	}
 	d.addStdoutFindings(p)
 	return true
 }
 
 // checkOnlyModern finds out, with a further process, whether a server that has not answered initialize with a result speaks
-// 2026-07-28, and reports whether it does. If so, it has the conversation in that revision. bad is how the server failed at
+// 2026-07-28, and reports whether it does. If so, it has the whole conversation in that revision. bad is how the server failed at
 // initialize, which is a finding then; nil: it has refused with an error, as it should.
 func (d *diagnosis) checkOnlyModern(ctx context.Context, bad *initializeFailure) (isModern bool) {
 	p, err := d.startWithEnv(ctx, nil)
@@ -245,13 +252,11 @@ func (d *diagnosis) checkOnlyModern(ctx context.Context, bad *initializeFailure)
 		d.stopProcess(p)
 		return false
 	}
-	took := p.firstAnswerTime(r)
-	if !d.converseModern(ctx, p, r, false) {
+	if !d.converseModern(ctx, p, r, true) {
 		d.stopProcess(p)
 		return false
 	}
-	d.noteTiming("first answer after %v", took)
-	d.checkEnding(p)
+	d.noteEnding(d.checkEnding(p))
 	d.report.SetFact("revision", "%s", era.NewestModern)
 	if bad != nil {
 		d.addFinding("C8", doctor.Warning, "the server "+bad.title, bad.seen,
