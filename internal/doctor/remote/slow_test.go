@@ -7,12 +7,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/access"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
 	"github.com/mcp-bridge/mcp-bridge/internal/hub"
@@ -225,8 +227,34 @@ func TestIdleCut(t *testing.T) {
 			s = cutting(t, h, time.Hour)
 			s.url = strings.Replace(s.url, "/mcp", name, 1)
 			s.opts.RunSlowChecks, s.opts.quietStreamWait = true, after
-			wantHealthy(t, s)
+			open := func(r *doctor.Report, _ string) bool {
+				return isHealthy(r) && slices.Contains(r.Facts(), doctor.Fact{Name: "quiet stream", Value: "open for " + after.String()})
+			}
+			if ok, _, text := diagnoseUntil(t, s, open); !ok {
+				t.Errorf("a stream that stays open:\n%s", text)
+			}
 		})
+	}
+}
+
+// TestIdleStreamEndsSoon: a stream that the server ends at once, or that is lost at once, is not said to stay open.
+func TestIdleStreamEndsSoon(t *testing.T) {
+	for _, isLost := range []bool{false, true} {
+		s := at(t, "/mcp", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			respond(w, 200, typeSSE, ": hello\n\n")
+			if isLost {
+				_ = http.NewResponseController(w).Flush()
+				panic(http.ErrAbortHandler)
+			}
+		}))
+		report := doctor.NewReport(s.url)
+		p, err := newProber(s.url, s.opts, report)
+		bridgetest.Must(t, err)
+		t.Cleanup(func() { p.Close() })
+		p.checkIdleStream(t.Context(), foundProtocols{legacy: &session{prober: p}})
+		if fact := p.facts["quiet stream"]; !strings.HasPrefix(fact, "ended after ") || len(report.Findings()) > 0 {
+			t.Errorf("lost: %v; the fact is %q, and the findings are %v", isLost, fact, report.Findings())
+		}
 	}
 }
 

@@ -196,8 +196,8 @@ func (s *session) checkResume(ctx context.Context) {
 }
 
 // checkIdleStream opens a stream, waits for minutes (quietStreamWait), and adds H12 if the stream ends meanwhile, but not within two
-// seconds; otherwise it notes the fact "quiet stream". With HTTP+SSE it takes the stream that is open already, and notes no fact if that
-// stays open. It adds and notes nothing if the server opens no stream.
+// seconds; otherwise it notes the fact "quiet stream". With HTTP+SSE it takes the stream that is open already. It adds and notes nothing if
+// the server opens no stream.
 func (p *prober) checkIdleStream(ctx context.Context, f foundProtocols) {
 	quiet := p.options.quietStreamWait
 	if quiet == 0 {
@@ -216,8 +216,7 @@ func (p *prober) checkIdleStream(ctx context.Context, f foundProtocols) {
 		r, began = f.sse.stream, f.sse.startedAt
 		select {
 		case <-f.sse.streamEnded:
-		case <-ctx.Done():
-			return
+		case <-ctx.Done(): // r is still read
 		}
 	}
 	if f.sse == nil || r != f.sse.stream {
@@ -229,8 +228,15 @@ func (p *prober) checkIdleStream(ctx context.Context, f foundProtocols) {
 		}
 	}
 	lasted := time.Since(began)
-	if ctx.Err() != nil || lasted < 2*quickEnd || !r.HasEnded && r.Err == nil {
+	switch {
+	case ctx.Err() != nil:
 		p.setFact("quiet stream", "open for %s", quiet)
+		return
+	case !r.HasEnded && r.Err == nil:
+		p.setFact("quiet stream", "not quiet: too much came in %s", lasted.Round(time.Second))
+		return
+	case lasted < 2*quickEnd: // the server may want to be polled; of one that ends streams at once, other checks tell
+		p.setFact("quiet stream", "ended after %s", millis(lasted))
 		return
 	}
 	seen := fmt.Sprintf("after %s; comments or the like before: %d", lasted.Round(time.Second), r.LifeSigns())
