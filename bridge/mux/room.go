@@ -207,7 +207,7 @@ func (c *conn) readSinceLook() bridge.Load {
 	return bridge.Load{Messages: read.Messages - since.Messages, Bytes: read.Bytes - since.Bytes}
 }
 
-// othersHaveCalls reports whether others than c have calls in progress: they wait, too, while the server's reader
+// othersHaveCalls reports whether others than c have calls in progress, subscriptions not counted: they wait, too, while the server's reader
 // waits for c's client.
 func (x *Mux) othersHaveCalls(c *conn) bool {
 	x.mu.Lock()

@@ -59,7 +59,7 @@ func New(o Options) era.Filter {
 // filter is one session of a client. handshake holds messages until the session has
 // begun. Requests then go to calls, or to listen if they are about subscriptions.
 type filter struct {
-	session   session   // what client and server have said about themselves
+	session   session   // what client and server have said about themselves, and what requests to the server are made with
 	handshake handshake // begins the session: takes the messages from initialize to its answer
 	calls     calls     // the client's requests that the server is to answer
 	inputs    inputs    // the input requests of the server, which the client is to answer

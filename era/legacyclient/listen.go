@@ -43,7 +43,7 @@ type listener struct {
 	needsResync       bool      // changes may have been missed: at the next acknowledgement the client is told that all may have changed
 	failures          int       // how many listens have failed in a row: were not acknowledged, or have ended within minSteadyListen of that
 	reopens           int       // how often the next listen was planned after a lost or failed one, less one for each reopenRefill since
-	reopensRefilledAt time.Time // when reopens was lowered last
+	reopensRefilledAt time.Time // the time from which reopenRefill counts to the next lowering of reopens: that of the last one, or when reopens rose from 0
 }
 
 // listenStream is one subscriptions/listen.

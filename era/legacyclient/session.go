@@ -8,7 +8,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// session is what the client and the server have said about themselves.
+// session is what the client and the server have said about themselves, the log level that the client has set, and what
+// requests to the server are made with.
 type session struct {
 	version             string             // the session's protocol version, a legacy one; "": the client has not sent initialize
 	declared            clientCapabilities // what the client can do

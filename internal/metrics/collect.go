@@ -14,7 +14,7 @@ import (
 // serverCollector asks for the state of the servers when somebody wants the metrics. servers is Options.Servers; nil: there is nothing to tell.
 type serverCollector struct{ servers func() []Server }
 
-// The descriptions of what serverCollector tells (the first three), and runningProcesses.
+// The descriptions of the metrics: serverCollector tells the first three, and runningProcesses the others.
 var (
 	readyDesc         = prometheus.NewDesc("mcp_bridge_server_ready", "1: the server runs, or nothing speaks against starting it.", []string{"server"}, nil)
 	callsInFlightDesc = prometheus.NewDesc("mcp_bridge_calls_in_flight", "Requests of clients that wait for their answers.", []string{"server"}, nil)

@@ -20,7 +20,7 @@ type modernAttempt struct {
 	hasName       bool            // there is a header Mcp-Name
 	name          string          // what Mcp-Name says, not encoded
 	rawName       bool            // Mcp-Name has name as it is, never in base64: some servers want it so (ME2)
-	tool          modernTool      // what is known of the tool of a tools/call
+	tool          modernTool      // of a tools/call: which arguments go as headers too, and whether the tool can be called; zero: nothing is known
 	hasEmptyParam bool            // one of the Mcp-Param headers has an empty value
 	emptyAsBase64 bool            // an empty value in an Mcp-Param header goes as the base64 of nothing
 	header        http.Header     // the headers of the POST, as headerOf has made them
