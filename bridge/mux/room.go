@@ -207,8 +207,8 @@ func (c *conn) readSinceLook() bridge.Load {
 	return bridge.Load{Messages: read.Messages - since.Messages, Bytes: read.Bytes - since.Bytes}
 }
 
-// othersHaveCalls reports whether others than c have calls in progress, subscriptions not counted: they wait, too, while the server's reader
-// waits for c's client.
+// othersHaveCalls reports whether others than c have calls in progress, subscriptions not counted: they wait, too,
+// while the server's reader waits for c's client.
 func (x *Mux) othersHaveCalls(c *conn) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
