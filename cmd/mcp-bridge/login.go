@@ -48,10 +48,15 @@ func (f *loginFlags) flagSet() *pflag.FlagSet {
 // login is the command login: it signs a person in to a remote server.
 func login(ctx context.Context, args []string, env environment) error {
 	var f loginFlags
-	positional, argv, err := f.credential.parse(f.flagSet(), args, env)
-	switch {
-	case err != nil:
+	fs := f.flagSet()
+	positional, argv, err := parseFlags(fs, args)
+	if err != nil {
 		return err
+	}
+	if f.credential.config != "" || f.credential.auth.mode == signin.ModeAuto { // any other mode is refused below, for itself
+		f.credential.warnUnused(fs, env.stderr)
+	}
+	switch {
 	case f.detached:
 		return signin.RunDetachedSignIn(ctx, env.stdin, env.stdout, env.lookup)
 	case len(positional) != 1 || len(argv) > 0:

@@ -44,6 +44,8 @@ func (f *logoutFlags) parse(args []string, env environment) (server string, err 
 	case f.all && f.credential.config != "":
 		return "", usagef("logout --config FILE takes the name of one server in the file; --all is about all servers, and takes no file")
 	}
+	flags := &f.credential.auth // these have no effect, so that nothing is missing where only one of them is given
+	flags.mode, flags.idp, flags.assertionFile = signin.ModeAuto, signin.IDP{}, ""
 	return strings.Join(positional, ""), nil
 }
 

@@ -37,16 +37,18 @@ func (f *credentialFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.config, "config", "", "")
 }
 
-// parse parses the arguments of a command with these flags, as parseFlags does. It says on stderr which flags the user has given that have
-// no effect on the command or, with --config, on a server of a configuration file; not if login refuses --auth in any case. For logout, it
-// sets the flags of ways to get tokens without a person to their defaults. fs is the set of all flags of the command.
+// parse parses the arguments of a command with these flags, as parseFlags does, and says which flags have no effect (warnUnused). fs is
+// the set of all flags of the command.
 func (f *credentialFlags) parse(fs *pflag.FlagSet, args []string, env environment) (positional, argv []string, err error) {
-	if positional, argv, err = parseFlags(fs, args); err != nil {
-		return nil, nil, err
+	if positional, argv, err = parseFlags(fs, args); err == nil {
+		f.warnUnused(fs, env.stderr)
 	}
-	if fs.Name() == "login" && f.config == "" && f.auth.mode != signin.ModeAuto {
-		return positional, argv, nil // login refuses it, and says why
-	}
+	return positional, argv, err
+}
+
+// warnUnused says on stderr which flags the user has given that have no effect on the command or, with --config, on a server of a
+// configuration file. fs is the set of all flags of the command, which were parsed.
+func (f *credentialFlags) warnUnused(fs *pflag.FlagSet, stderr io.Writer) {
 	fs.Visit(func(flag *pflag.Flag) {
 		kind := ""
 		switch {
@@ -57,13 +59,9 @@ func (f *credentialFlags) parse(fs *pflag.FlagSet, args []string, env environmen
 			kind = "--config: write it into the file"
 		}
 		if kind != "" {
-			fmt.Fprintf(env.stderr, "mcp-bridge: --%s has no effect with %s\n", flag.Name, kind)
+			fmt.Fprintf(stderr, "mcp-bridge: --%s has no effect with %s\n", flag.Name, kind)
 		}
 	})
-	if fs.Name() == "logout" { // its flagsWithoutEffect, which settings would want to fit together
-		f.auth.mode, f.auth.idp, f.auth.assertionFile = signin.ModeAuto, signin.IDP{}, ""
-	}
-	return positional, argv, nil
 }
 
 // settings returns how to sign in to a server, as the flags, the environment and the configuration file say it. server is its URL

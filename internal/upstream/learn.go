@@ -61,7 +61,7 @@ func (c *connector) handleInitialized(m jsonrpc.Message) {
 		return
 	}
 	claimed := probe.ClaimsModern(m)
-	if m.IsError() && m.Lookup("error", "data", "reason") == nil { // else there is no server
+	if isRefusal(m) {
 		c.s.log.Warn("the server has refused initialize; --protocol says what is spoken with it", "code", string(m.Lookup("error", "code")))
 	} else if claimed != "" {
 		c.s.log.Warn("the server has answered initialize with a version that has none; --protocol says what is spoken with it", "version", claimed)
@@ -74,6 +74,11 @@ func (c *connector) handleInitialized(m jsonrpc.Message) {
 	default:
 		c.endIfChanged()
 	}
+}
+
+// isRefusal reports whether a response is an error of the server. One in the place of a server that is not there has a reason in its data.
+func isRefusal(m jsonrpc.Message) bool {
+	return m.IsError() && m.Lookup("error", "data", "reason") == nil
 }
 
 // watchModernServer returns the Conn of a modern server with a look at its messages: it learns the tools, forgets them
@@ -172,7 +177,7 @@ func (l *responseWatcher) handleReceived(m *jsonrpc.Message) (reply *jsonrpc.Mes
 	case "tools/list":
 		l.toolSchemas.Learn(m.Result(), asked.listVersion)
 	case "server/discover":
-		if m.IsError() && l.modern && m.Lookup("error", "data", "reason") == nil { // else there is no server
+		if l.modern && isRefusal(*m) {
 			l.s.log.Warn("the server has refused server/discover; --protocol says what is spoken with it", "code", string(m.Lookup("error", "code")))
 		}
 		*m = l.s.withServedVersions(*m)

@@ -36,19 +36,21 @@ func (f *Queue[T]) Push(more ...T) {
 			f.all, f.head = f.all[:n], 0
 		}
 	}
-	old := f.all
-	if f.all = append(f.all, more...); cap(f.all) != cap(old) {
-		clear(old)
+	f.replace(append(f.all, more...))
+}
+
+// replace makes all the elements and their memory. It clears memory that is too small by now: who gave it to New may keep it.
+func (f *Queue[T]) replace(all []T) {
+	if cap(all) != cap(f.all) {
+		clear(f.all)
 	}
+	f.all = all
 }
 
 // PushFront puts an element before all others: it is handed out next.
 func (f *Queue[T]) PushFront(first T) {
 	if f.head == 0 {
-		old := f.all
-		if f.all = slices.Insert(f.all, 0, first); cap(f.all) != cap(old) {
-			clear(old)
-		}
+		f.replace(slices.Insert(f.all, 0, first))
 		return
 	}
 	f.head--

@@ -211,9 +211,9 @@ func (d *diagnosis) checkDiscover(ctx context.Context, wait time.Duration) []doc
 }
 
 // converseModern has a conversation in 2026-07-28 with p, which has answered server/discover with r: it reads the lists and checks
-// ids. isOnly: there was no conversation in the other era, which would have called the tool and noted the timings, so this one does both.
+// ids. isOnlyEra: there was no conversation in the other era, which would have called the tool and noted the timings, so this one does both.
 // false: r does not name that revision, and p was asked nothing.
-func (d *diagnosis) converseModern(ctx context.Context, p *serverProcess, r reply, isOnly bool) (isModern bool) {
+func (d *diagnosis) converseModern(ctx context.Context, p *serverProcess, r reply, isOnlyEra bool) (isModern bool) {
 	var result struct {
 		SupportedVersions []string                   `json:"supportedVersions"`
 		Meta              map[string]json.RawMessage `json:"_meta"`
@@ -226,13 +226,13 @@ func (d *diagnosis) converseModern(ctx context.Context, p *serverProcess, r repl
 	if json.Unmarshal(result.Meta[era.KeyServerInfo], &info) == nil && info.Name != "" {
 		d.report.SetFact("server", "%s %s", info.Name, info.Version)
 	}
-	s := &session{process: p, diagnosis: d, isModern: true, omitsTimings: !isOnly, firstResult: r.message.Result()}
-	if isOnly {
+	s := &session{process: p, diagnosis: d, isModern: true, omitsTimings: !isOnlyEra, firstResult: r.message.Result()}
+	if isOnlyEra {
 		d.noteTiming("first answer after %v", p.firstAnswerTime(r))
 	}
 	s.checkLists(ctx)
 	s.checkIDs(ctx)
-	if isOnly {
+	if isOnlyEra {
 		s.callTool(ctx)
 	}
 	d.addStdoutFindings(p)

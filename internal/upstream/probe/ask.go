@@ -56,7 +56,7 @@ func (p *Prober) ask(ctx context.Context, placed func()) (modern bool, spare *Pr
 	case err != nil && !p.opts.IsCommand:
 		return false, nil, err // the connection was lost, which says nothing
 	case p.IsUnasked(m):
-		return false, nil, &inPlaceError{m}
+		return false, nil, p.inPlaceErrorOf(m)
 	}
 	return false, nil, nil
 }
@@ -66,8 +66,8 @@ func (p *Prober) ask(ctx context.Context, placed func()) (modern bool, spare *Pr
 // server was not reached. That no answer came is no error.
 func (p *Prober) Discover(ctx context.Context, conn bridge.Conn) (modern bool, err error) {
 	m, err := p.askOn(ctx, conn, discoverRequest(), p.AnswerTimeout)
-	if err == nil && p.inPlaceReason(m) != "" {
-		err = &inPlaceError{m}
+	if err == nil {
+		err = p.inPlaceErrorOf(m)
 	}
 	return AnswersModern(m), err
 }

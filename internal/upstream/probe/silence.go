@@ -42,28 +42,29 @@ var ErrUnasked = errors.New("the server could not be asked")
 // connection was lost before the server had answered: then the question may be what it has ended at.
 type inPlaceError struct {
 	answer jsonrpc.Message // the error response of the Conn; it may say where to sign in
+	reason string          // the reason in answer, one of package httpdial
 }
 
-// inPlaceReason returns the reason, one of package httpdial, why the Conn to a remote server has answered m in the server's place;
-// "": the server has answered itself. Over HTTP it is always "": there m may be made of what the server has said.
-func (p *Prober) inPlaceReason(m jsonrpc.Message) string {
+// inPlaceErrorOf returns what m says if the Conn to a remote server has answered m in the server's place; nil: the server has answered
+// itself. Over HTTP it is always nil: there m may be made of what the server has said.
+func (p *Prober) inPlaceErrorOf(m jsonrpc.Message) error {
 	if p.opts.IsCommand || p.isHTTP() || !m.IsError() {
-		return ""
+		return nil
 	}
 	reason, _ := jsonrpc.Text(m.Lookup("error", "data", "reason"))
 	switch reason {
-	case httpdial.ReasonUnreachable, httpdial.ReasonTLS, httpdial.ReasonTimeout, httpdial.ReasonConnectionLost, httpdial.ReasonServerDown,
+	case httpdial.ReasonAuthRequired, httpdial.ReasonAuthFailed, httpdial.ReasonAuthServerUnavailable,
+		httpdial.ReasonUnreachable, httpdial.ReasonTLS, httpdial.ReasonTimeout, httpdial.ReasonConnectionLost, httpdial.ReasonServerDown,
 		httpdial.ReasonForbidden, httpdial.ReasonRedirect, httpdial.ReasonHTTPStatus, httpdial.ReasonNotMCP, httpdial.ReasonTooManyRequests:
-		return reason
+		return &inPlaceError{m, reason}
 	}
-	return signInReason(m)
+	return nil
 }
 
 // IsUnasked reports whether the Conn to a remote server has answered m in the server's place, because the server was not reached,
 // or did not let us in. That says nothing of the server's era. Over HTTP it is false: there m may be made of what the server has said.
 func (p *Prober) IsUnasked(m jsonrpc.Message) bool {
-	reason := p.inPlaceReason(m)
-	return reason != "" && reason != httpdial.ReasonConnectionLost
+	return errors.Is(p.inPlaceErrorOf(m), ErrUnasked)
 }
 
 // isUnauthorized reports whether a response says that a credential for the server is missing.
@@ -90,7 +91,7 @@ func (e *inPlaceError) PublicError() string { return e.Error() }
 
 // Unwrap returns ErrUnasked, or nil if the connection was lost.
 func (e *inPlaceError) Unwrap() error {
-	if reason, _ := jsonrpc.Text(e.answer.Lookup("error", "data", "reason")); reason == httpdial.ReasonConnectionLost {
+	if e.reason == httpdial.ReasonConnectionLost {
 		return nil
 	}
 	return ErrUnasked
