@@ -3,6 +3,7 @@ package replay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/demo"
+	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -53,6 +55,51 @@ func TestPlaySpelling(t *testing.T) {
 		if r := played(t, turned, rec, PlayOptions{}); len(r.Differences) > 0 {
 			t.Error(text(t, r))
 		}
+	})
+}
+
+// How much a server still says about a call that is being cancelled is chance: neither more than in the recording nor less of
+// it is a difference.
+func TestPlayCancelled(t *testing.T) {
+	const (
+		call       = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"slow","arguments":{"seconds":10,"steps":10},"_meta":{"progressToken":"t"}}}`
+		progress   = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"t","progress":%d,"total":10}}`
+		cancelled  = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`
+		initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
+	)
+	t.Run("more", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			slower := changed(func(text string) string {
+				if strings.Contains(text, `"progress":5`) {
+					return ""
+				}
+				return text
+			})
+			rec := recorded(t, slower, initialize+"\n"+call+"\n5.5s\n"+cancelled)
+			if r := played(t, server(), rec, PlayOptions{KeepPauses: true}); len(r.Differences) > 0 || r.Compared != 5 {
+				t.Error(text(t, r))
+			}
+		})
+	})
+	t.Run("less", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := &tape{}
+			converse(t, w.observed(server()), initialize+"\n"+call+"\n1.5s\n"+cancelled)
+			session := w.recording(t).Session
+			for n, late := range []string{fmt.Sprintf(progress, 2), `{"jsonrpc":"2.0","id":2,"result":{"content":[]}}`} {
+				w.out.Write(trace.Append(nil, &trace.Record{Seq: uint64(100 + n), Time: time.Now(), Kind: trace.Notification, Server: "demo", Session: session,
+					Hop: trace.Downstream, Dir: trace.ToClient, Body: trace.Body{Text: []byte(late)}}))
+			}
+			rec := w.recording(t)
+			began := time.Now()
+			r := played(t, server(), rec, PlayOptions{})
+			if len(r.Differences) > 0 || r.Sent != 3 || r.Compared != 2 {
+				t.Error(text(t, r))
+			}
+			if took := time.Since(began); took > 2*time.Second {
+				t.Errorf("what need not come was awaited: %v", took)
+			}
+		})
 	})
 }
 

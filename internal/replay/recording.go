@@ -258,7 +258,8 @@ type linker struct {
 const maxEarlyAnswer = time.Millisecond
 
 // link puts the messages into causal order, and sets request, answer and cancelled of all. It takes out pings and their answers,
-// because when those are sent depends on the time alone, and answers to no request. Without a session it adds cancellations.
+// because when those are sent depends on the time alone, answers to no request, and what linker.add leaves out. Without a session
+// it adds cancellations.
 func (l *loader) link() {
 	k := &linker{sides: map[side]*openRequests{}, earlyAnswers: map[side]map[jsonrpc.ID]*recordedMessage{}}
 	for _, i := range l.recording.messages {
@@ -306,7 +307,8 @@ func (k *linker) sideOf(s side) *openRequests {
 }
 
 // add adds the next message to messages, and links it to the request that it is about. A response without a request waits in
-// earlyAnswers.
+// earlyAnswers. What the server says about a request after the client has cancelled it is left out: it was on its way when the
+// server learnt of that, so another run may have more of it, or less.
 func (k *linker) add(i *recordedMessage) {
 	switch own, other := k.sideOf(i.side()), k.sideOf(i.other()); i.m.Kind() {
 	case jsonrpc.Request:
@@ -328,11 +330,16 @@ func (k *linker) add(i *recordedMessage) {
 			k.earlyAnswers[i.other()][i.m.ID()] = i
 			return
 		}
+		if isLate(i) {
+			return
+		}
 		i.request.answer = i
 	case jsonrpc.Notification:
 		switch i.m.Method() {
 		case "notifications/progress":
-			i.request = other.byToken[i.m.ProgressToken()]
+			if i.request = other.byToken[i.m.ProgressToken()]; isLate(i) {
+				return
+			}
 		case "notifications/cancelled":
 			if i.request = own.byID[i.m.CancelledID()]; i.request != nil {
 				i.request.cancelled = true
@@ -340,6 +347,12 @@ func (k *linker) add(i *recordedMessage) {
 		}
 	}
 	k.messages = append(k.messages, i)
+}
+
+// isLate reports whether i, a response or progress whose request is set, is the server's and about a request that was cancelled
+// before.
+func isLate(i *recordedMessage) bool {
+	return !i.fromClient && i.request != nil && i.request.cancelled
 }
 
 // takeAnswered takes the request with an id, which was answered, out of byID and returns it; nil: there is none.

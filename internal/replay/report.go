@@ -143,7 +143,7 @@ func (p *player) report() (*Report, error) {
 		}
 	}
 	for g, a := range p.groups {
-		p.compareGroup(r, g.method, a)
+		p.compareGroup(r, g, a)
 	}
 	for _, q := range p.unansweredArrivals {
 		r.Unanswered = append(r.Unanswered, Difference{Line: q.afterLine, Message: describeMessage(&q.m), Summary: "the recording has no answer to this request of the server: " + showValue(paramsOf(&q.m))})
@@ -251,8 +251,10 @@ func (c change) String() string {
 }
 
 // compareGroup compares the requests or notifications of a group with the recorded ones, and adds the differences to r: first
-// it pairs equal ones, then the rest in order.
-func (p *player) compareGroup(r *Report, method string, a *arrivals) {
+// it pairs equal ones, then the rest in order. More progress than in the recording does not count if its request was cancelled
+// there: it was faster than the cancellation.
+func (p *player) compareGroup(r *Report, g messageGroup, a *arrivals) {
+	method := g.method
 	arrived := slices.DeleteFunc(slices.Clone(a.arrived), func(q *arrival) bool { return q.hasNoAnswer })
 	var missing []*recordedMessage // those for which nothing equal has come
 	for _, i := range a.recorded {
@@ -276,6 +278,9 @@ func (p *player) compareGroup(r *Report, method string, a *arrivals) {
 		if d.Summary != "" || len(d.Changes) > 0 {
 			r.Differences = append(r.Differences, d)
 		}
+	}
+	if g.progressOf != nil && g.progressOf.cancelled {
+		return
 	}
 	if len(arrived) > len(missing) && !p.Ignore.ignores(method, nil) {
 		for _, q := range arrived[len(missing):] {

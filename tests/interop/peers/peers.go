@@ -319,9 +319,9 @@ func Start(t testing.TB, line func(string), env []string, argv ...string) {
 		go func() { <-drained; cmd.Wait(); close(stopped) }()
 		select {
 		case <-stopped:
-		case <-time.After(15 * time.Second):
+		case <-time.After(time.Minute):
 			cmd.Process.Kill()
-			t.Errorf("%s was still running 15 s after an interrupt", filepath.Base(argv[0]))
+			t.Errorf("%s was still running a minute after an interrupt", filepath.Base(argv[0]))
 			<-stopped
 		}
 		if t.Failed() {
