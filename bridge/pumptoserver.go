@@ -320,9 +320,10 @@ func (p *pump) newClientCall(m jsonrpc.Message) *call {
 	return c
 }
 
-// acceptProgress returns the progress notification m with the token as the request in l was asked with, and sets the
-// time-out of that request, if it has one, to timeout from now. false: there is no such request any more, nor a task that
-// it has begun, and m was dropped (J12, J13).
+// acceptProgress returns m, the progress of a request in l, with the token as the request was asked with. l is
+// clientRequests for progress of the server, and serverRequests for that of the client. It sets the time-out of the
+// request, if it has one, to timeout from now, but not beyond latestDeadline; timeout is 0 for serverRequests, which have
+// none. false: there is no such request any more, nor a task that it has begun, and m was dropped (J12, J13).
 func (p *pump) acceptProgress(m jsonrpc.Message, l *ledger, timeout time.Duration) (jsonrpc.Message, bool) {
 	token := m.ProgressToken()
 	asked, ok := l.renewTimeout(token, timeout)

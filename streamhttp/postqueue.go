@@ -88,8 +88,8 @@ func (q *postQueue) wakeReceiver() {
 const maxInlineMessages = 32
 
 // deliverInline gives the waiting messages to sink, in the receiver's place. false: a message is left
-// for the receiver, which must be woken. The caller has locked delivering, and deliverInline
-// unlocks it.
+// for the receiver, which must be woken. true: none is left, or no receiver waits (the next one
+// takes what is left), or end was called. The caller has locked delivering, and deliverInline unlocks it.
 func (q *postQueue) deliverInline() (done bool) {
 	defer q.delivering.Unlock()
 	for range maxInlineMessages {

@@ -34,7 +34,8 @@ func (s *server) Send(_ context.Context, m jsonrpc.Message) error {
 func (s *server) TrySend(m jsonrpc.Message) bool { return s.take(m, false) }
 
 // take takes a message from the server and hands it to the client that it is for, drops it if there is none, or refuses it
-// if it is a request. Without mayWait it returns false, and has done nothing, where it would have to wait.
+// if it is a request; all of that counts as taken. Without mayWait it returns false, and has done nothing, where it would have,
+// or might have, to wait.
 func (s *server) take(m jsonrpc.Message, mayWait bool) (taken bool) {
 	switch m.Kind() {
 	case jsonrpc.Response:
@@ -269,8 +270,9 @@ func (s *server) routeListenCancelled(m jsonrpc.Message) {
 }
 
 // routeToListen hands a notification to the client of the subscription that the server knows by id (ST12, D.2), if that has
-// asked for it. An acknowledgement of a subscription that was opened again is not handed on: the client is told that all
-// may have changed (announceChanges). taken is false, without mayWait only, if it would have to wait.
+// asked for it, and otherwise drops it. An acknowledgement of a subscription that was opened again is not handed on: the
+// client is told that all may have changed (announceChanges). taken is false, without mayWait only, if it would have to
+// wait, and for each acknowledgement, which may need a wait. What is dropped counts as taken.
 func (s *server) routeToListen(m jsonrpc.Message, id jsonrpc.ID, mayWait bool) (taken bool) {
 	x := s.mux
 	acknowledged := m.Method() == ownmsg.Acknowledged
