@@ -58,8 +58,8 @@ type Options struct {
 }
 
 // A SignInFunc gets a person to sign in, or finds out where. It returns nil once a new credential is stored: the request goes on. A *SignInRequired that it
-// returns goes to whoever made the request. It may wait as long as ctx, whose cause is ErrSignInTimeout when Options.SignInWait is over; several requests may
-// call it at the same time.
+// returns goes to whoever made the request. It may wait as long as ctx, whose cause is ErrSignInTimeout when Options.SignInWait is over or the
+// person has declined; several requests may call it at the same time.
 type SignInFunc func(ctx context.Context, c *Credential, need SignInRequired) error
 
 // A ClientAuthFunc returns the secret of a client that somebody has registered, or its key (private_key_jwt), as it is now. If that cannot be found out it

@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth"
 )
 
-// ErrSignInTimeout is the cause of a ctx whose request has waited for a sign-in as long as Options.SignInWait.
+// ErrSignInTimeout is the cause of a ctx whose request waits for a sign-in no longer: Options.SignInWait is over, or the person has declined (outbound.SignInElicitor).
 var ErrSignInTimeout = errors.New("nobody has signed in within the time that a request waits for it")
 
 // noAnswerYetError says that a request for metadata, a registration or a token was not answered before the time of withSignInTimeout was over.

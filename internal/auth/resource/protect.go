@@ -24,7 +24,7 @@ type Grant struct {
 
 	Subject      string    // "sub" of the token; "": it has none
 	ClientID     string    // the client that the token was issued to; "": it does not say
-	Scopes       []string  // the scopes of the token; nil: it has none
+	Scopes       []string  // the scopes of the token; nil: it has none, or there is no token (see HasAllScopes)
 	HasAllScopes bool      // it is of a static key or a certificate, which have no scopes: they may do everything
 	Expires      time.Time // when the token expires; zero: it is not known
 

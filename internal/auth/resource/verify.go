@@ -14,10 +14,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth"
 )
 
-// How long what was found out about a token counts.
 const (
 	maxClockSkew     = 30 * time.Second // by how much the clock of an issuer may differ from ours, as in auth.JWTVerifier
-	keyCheckInterval = 30 * time.Second // how often it is checked whether the key that has signed a remembered token is still in the issuer's key set
+	keyCheckInterval = 30 * time.Second // how long it counts that the key of a remembered token was in the issuer's key set; the next use of the token looks again
 )
 
 // A tokenHash is the SHA-256 sum of a token, under which it is remembered: the token itself is not kept.
