@@ -24,8 +24,8 @@ const (
 // An aheadServer is one server that was started before there was a client, so that a command that cannot work
 // is found out at once, and the first client need not wait.
 type aheadServer struct {
-	onFailed func(error)  // told, once at most, that the server cannot be started, or has ended within trialTime and before it was taken
-	log      hclog.Logger // gets a warning if the server ends after trialTime, and before it is taken
+	onFailed func(error)  // told, once at most, that the server cannot be started, or has ended by itself within trialTime and before it was taken
+	log      hclog.Logger // gets a warning if the server ends by itself after trialTime, and before it is taken
 
 	cancel  context.CancelFunc // ends watch, which then keeps the server
 	started chan struct{}      // closed when the server is started, or onFailed was told that it cannot be
@@ -39,8 +39,9 @@ type aheadServer struct {
 }
 
 // startAhead has a server start ahead, with a Conn of d, and does not wait for that. failed is told, once at most, that
-// the server cannot be started, or has ended within trialTime and before it was taken. log gets a warning if the server
-// ends later without having been taken.
+// the server cannot be started, or has ended by itself within trialTime and before it was taken. log gets a warning if
+// the server ends by itself later without having been taken. A server that nobody takes within maxAheadWait is stopped;
+// neither failed nor log is told of that.
 func startAhead(d bridge.Dialer, failed func(error), log hclog.Logger) *aheadServer {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &aheadServer{onFailed: failed, log: log, cancel: cancel, started: make(chan struct{}), done: make(chan struct{})}
@@ -78,8 +79,8 @@ func (s *aheadServer) start(d bridge.Dialer) (conn bridge.Conn, err error) {
 const maxEarlyMessages = 100
 
 // watch waits until the server ends, take is called, or maxAheadWait has passed. What the server sends
-// meanwhile is kept for the client. If nobody takes the server, it is closed; if it ends within trialTime,
-// onFailed is told.
+// meanwhile is kept for the client. If nobody takes the server, it is closed; if it ends by itself within trialTime,
+// onFailed is told, and if later, log.
 func (s *aheadServer) watch(ctx context.Context, conn bridge.Conn) {
 	started := time.Now()
 	early := &earlyConn{Conn: conn}
