@@ -70,7 +70,7 @@ func (r *Recording) HideHeader(name string) {
 	}
 }
 
-// NewSession gives a new session that has no id a name, such as "s1", and returns it; "": the Recording is nil.
+// NewSession returns a name, such as "s1", for a new session that has no id (see SessionName); "": the Recording is nil.
 func (r *Recording) NewSession() string {
 	if r == nil {
 		return ""

@@ -261,10 +261,11 @@ type peerLine struct {
 	target []string    // the words that belong to no flag: a command, or a URL first; nil: none
 }
 
-// A lineScanner takes command lines of one program apart.
+// A lineScanner takes command lines apart: those of one program (newScanner), or lines that mix the flags of several
+// (newMixedScanner).
 type lineScanner struct {
-	countValues       func(name string, after []string) (words int, known bool) // returns how many of the words after a flag are its value; known is false if the program has no such flag
-	flagsAfterCommand bool                                                      // flags of the program may stand behind a command, too; behind a URL they always may
+	countValues       func(name string, after []string) (words int, known bool) // returns how many of the words after a flag, which has no "=" in it, are its value; known is false if no program is known to have the flag
+	flagsAfterCommand bool                                                      // flags of the programs may stand behind a command, too; behind a URL they always may
 }
 
 // scan takes a command line apart; args are the words behind the name of the program. ok is false if it has a flag that is not known, and the
@@ -309,7 +310,8 @@ func newScanner(program string) lineScanner {
 	}
 }
 
-// countValuesOf returns how many words follow a flag of a program as its value. known is false if the flag is not known.
+// countValuesOf returns how many words follow a flag of a program as its value. known is false if neither this program nor
+// another one is known to have the flag.
 func countValuesOf(program, name string) (words int, known bool) {
 	normal := normalizedName(name)
 	_, taken := equivalentFlags[normal]

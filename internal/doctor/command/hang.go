@@ -173,7 +173,8 @@ func (d *diagnosis) addSilent(server *serverProcess, seen string) {
 		doctor.ServerSilent.Consequence, do)
 }
 
-// isPackageRunner reports whether the name of a program is that of one which loads packages before it runs them, such as npx.
+// isPackageRunner reports whether the name of a program is that of one which may load what it runs first: a package, as npx does, or
+// the image of a container.
 func isPackageRunner(path string) bool {
 	name := strings.ToLower(path[strings.LastIndexAny(path, `/\`)+1:])
 	name, _, _ = strings.Cut(name, ".")
@@ -183,9 +184,9 @@ func isPackageRunner(path string) bool {
 // portPattern matches numbers of ports in what a server writes, as in its log.
 var portPattern = lazyregexp.New(`(?i)(?:https?://[a-z0-9.\[\]:-]*?:|\bport[ :=]+)(\d{2,5})\b`)
 
-// findHTTPServer returns the URL of an HTTP server on one of ports; "": there is none. If ports is empty, it tries
-// those that server has named in its output; on Linux, which tells all ports, only where the command may run a container
-// (isPackageRunner).
+// findHTTPServer returns the URL of an HTTP server on one of these ports of this machine; "": there is none. ports are those of
+// listeningPorts. If there are none, it tries the ports that server has named in its output. On Linux it does that only for a package
+// runner: listeningPorts finds the ports of all other servers there, but not those of a container.
 func (d *diagnosis) findHTTPServer(ctx context.Context, ports []int, server *serverProcess) string {
 	if len(ports) == 0 && (runtime.GOOS != "linux" || isPackageRunner(d.spec.Path)) {
 		noise, _ := server.faultLines(faultNoise)
