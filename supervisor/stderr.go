@@ -11,7 +11,7 @@ import (
 const MaxStderrLine = 4096
 
 const (
-	cutMark          = " [cut]" // the end of a line of stderr that was cut
+	cutMark          = " [cut]" // the end of a line of stderr that was cut to MaxStderrLine; a line of StderrTail that is cut has no mark
 	maxTailLines     = 10       // how many lines StderrTail returns at most
 	maxTailLineBytes = 512      // how many bytes of a line StderrTail returns at most
 )

@@ -324,8 +324,8 @@ func (d *daemon) reloadTokens() {
 	}
 }
 
-// reloadScopes takes over what the file of --scope-map says now; if it cannot be used, what was there stays. It is for runs without a
-// configuration file: with one, apply takes over both.
+// reloadScopes takes over what the file of --scope-map says now; if it cannot be used, what was there stays. Without --scope-map it does
+// nothing. It is for runs without a configuration file: with one, apply takes over the scopes of both files together.
 func (d *daemon) reloadScopes() {
 	if d.flags.protect.scopeMapFile == "" {
 		return

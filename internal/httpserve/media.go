@@ -12,7 +12,7 @@ import (
 // jsonMediaType is the media type of a message.
 const jsonMediaType = "application/json"
 
-// usualAccept is the Accept header that most clients send, to the letter.
+// usualAccept is the Accept header that most clients send, to the letter: Accepts does not parse it.
 const usualAccept = jsonMediaType + ", text/event-stream"
 
 // Accepts reports whether the Accept headers admit each of types: application/json,

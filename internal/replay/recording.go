@@ -132,8 +132,9 @@ func (l *loader) noteFault(text string) {
 	}
 }
 
-// addRecord takes the next record, and keeps it if it is a message of the conversation. line is the line of the file that has
-// the record. The error says why the message cannot be replayed.
+// addRecord takes the next record, and keeps it if it is a message of the conversation. If records are missing, or the message is a
+// request from before the recording or cannot be parsed, it notes that as a fault and keeps nothing. line is the line of the file that
+// has the record. The error says why the conversation cannot be replayed: Load returns it.
 func (l *loader) addRecord(r *trace.Record, line int) error {
 	if r.Kind == trace.Gap {
 		l.noteFault(fmt.Sprintf("line %d: %s missing here", line, printable.Count(r.Lost, "record is", "records are")))

@@ -15,7 +15,8 @@ const (
 	maxWarningText  = 300              // how many bytes of a warning's text are kept: a collector's reply is in it
 )
 
-// exporter sends spans, tells its errors now and then, and can be stopped.
+// exporter sends spans. It tells warn of failures, once in warningInterval at most, and returns no error of ExportSpans. abort
+// stops it.
 type exporter struct {
 	sdktrace.SpanExporter                             // sends the spans to the collector
 	warn                  func(err error, failed int) // is told of failures and of settings that are not understood; see New

@@ -69,7 +69,7 @@ type parser struct {
 
 // A location is where in a tool's input schema a (sub)schema stands.
 type location struct {
-	path      []string // the names of the properties that lead there, as far as it is reachable
+	path      []string // the names of the properties that lead there, up to the first step that is no property; nil: there are none
 	depth     int      // how many schemas, and arrays of schemas, enclose it
 	reachable bool     // only "properties" lead there, so an annotation may stand there, unless it is the input schema itself
 }

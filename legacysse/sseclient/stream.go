@@ -143,8 +143,8 @@ func escapeQuery(query string) string {
 	return b.String()
 }
 
-// readStream is the goroutine that reads the event stream of s: it hands on what the stream carries,
-// until it ends, and closes s.ended then.
+// readStream is the goroutine that reads the event stream of s, whose body it closes at the end: it
+// hands on the messages in it until it ends, sets s.endFault and s.serverRetry, and then closes s.ended.
 func (c *conn) readStream(s *session, r *sse.Reader, body io.Closer) {
 	defer close(s.ended)
 	c.target.Session.Stream(observe.Stream{Hop: observe.Upstream, Name: "events", Action: "opened"})

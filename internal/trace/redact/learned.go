@@ -26,7 +26,7 @@ type learnedSecrets struct {
 type learnedSet struct {
 	values       [][]byte   // the values, decoded from JSON; at most maxLearnedValues
 	prefilter    *prefilter // finds out that none of values stands in a text
-	hasEscapable bool       // one of values has a character for which isEscapable holds
+	hasEscapable bool       // isEscapable holds for one of values
 }
 
 // add learns values, but for short ones and those without a digit or a non-ASCII byte: they may be words. Once there are

@@ -53,7 +53,7 @@ type Redactor struct {
 	off           bool                               // Options.Off: nearly all is left in
 	secrets       [][]byte                           // Options.Secrets in all their spellings, the longest first
 	prefilter     *prefilter                         // finds out that none of secrets stands in a text
-	hasEscapable  bool                               // one of secrets has a character for which isEscapable holds
+	hasEscapable  bool                               // isEscapable holds for one of secrets
 	learned       *learnedSecrets                    // strings that were taken out because of a name or a path; may be shared with another Redactor: see Inherit
 	secretHeaders map[string]bool                    // by canonical name: headers of whose values nothing is shown
 	headerKinds   map[string]headerKind              // by name: the kinds of commonHeaders
