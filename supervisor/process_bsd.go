@@ -58,11 +58,12 @@ func (c *child) release() {}
 // groupIsDead returns false: this system does not tell which members of a group are zombies.
 func groupIsDead(int) bool { return false }
 
-// reapOrphans does nothing: only Linux has adopted orphans.
+// reapOrphans does nothing: Subreap, which has orphans adopted, does nothing here.
 func (t *childTable) reapOrphans() {}
 
-// eachOrphan does nothing: only Linux has adopted orphans.
+// eachOrphan does nothing: Subreap, which has orphans adopted, does nothing here.
 func (t *childTable) eachOrphan(string, func(int)) (unsure bool) { return false }
 
-// Subreap does nothing here: only Linux can adopt orphans.
+// Subreap does nothing here. On Linux it has the process adopt the orphans among its descendants, so that they can be found and
+// ended.
 func Subreap() (stop func(), err error) { return func() {}, nil }

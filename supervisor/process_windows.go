@@ -150,21 +150,24 @@ func (c *child) kill() {
 	_ = windows.TerminateJobObject(c.job, 1)
 }
 
-// terminateStrays does nothing: the job object holds all descendants.
+// terminateStrays does nothing: no descendant can leave the job object, so there are no strays.
 func (c *child) terminateStrays() {}
 
-// killStrays does nothing: the job object holds all descendants.
+// killStrays does nothing: no descendant can leave the job object, so there are no strays.
 func (c *child) killStrays() {}
 
 // reap does nothing: wait has reaped the process, and isGone closes its job.
 func (c *child) reap() {}
 
 // jobAccounting is JOBOBJECT_BASIC_ACCOUNTING_INFORMATION, as Windows fills it: the order and the types of all fields
-// are given. Only Active is used: how many processes the job has now.
+// are given. Only Active is used.
 type jobAccounting struct {
-	TotalUserTime, TotalKernelTime             int64  // CPU time; not used
-	ThisPeriodUserTime, ThisPeriodKernelTime   int64  // CPU time; not used
-	PageFaults, Total, Active, TotalTerminated uint32 // Active: how many processes the job has now. The others are not used
+	TotalUserTime, TotalKernelTime           int64  // CPU time of all processes that the job has had; not used
+	ThisPeriodUserTime, ThisPeriodKernelTime int64  // CPU time since a limit on it was set last; not used
+	PageFaults                               uint32 // how many page faults the processes have had; not used
+	Total                                    uint32 // how many processes the job has had; not used
+	Active                                   uint32 // how many processes the job has now
+	TotalTerminated                          uint32 // how many processes were ended because of a limit; not used
 }
 
 // isGone reports whether the job has no more processes, and closes the job then.
@@ -214,11 +217,13 @@ func (o *childOutput) readNow(b []byte) (int, error) {
 	return o.f.Read(b)
 }
 
-// Subreap does nothing here: a job object holds all descendants.
+// Subreap does nothing here. On Linux it has the process adopt the orphans among its descendants, so that they can be found and
+// ended; here each child's job object holds all descendants of the child.
 func Subreap() (stop func(), err error) { return func() {}, nil }
 
-// StartWatchdog does nothing here: job objects end with this process.
+// StartWatchdog does nothing here. Elsewhere it starts a process that ends our children if this process is killed; here the
+// system ends the jobs of all children with this process.
 func StartWatchdog(func(error)) {}
 
-// WatchdogMain returns false: there is no watchdog here.
+// WatchdogMain returns false, as in every process that is not the watchdog: there is none here.
 func WatchdogMain() bool { return false }
