@@ -70,7 +70,8 @@ func (l *ledger) init(max int) {
 }
 
 var (
-	// the error of ledger.add once the ledger is closed; with its text requests are answered whose other side has gone
+	// the error of ledger.add once the ledger is closed. Its text is the answer to a server's requests when the client has gone, and to a
+	// client's requests that the Handler of an era takes no more (ByEra); what the Pump says of a server's end is serverEndText
 	errOtherSideGone = errors.New("the other side has gone")
 	// the error of ledger.add when budgetShare has no room
 	errOverBudget = errors.New("what waits for an answer takes too much memory; try again later")
@@ -450,7 +451,9 @@ func (l *ledger) callByID(id jsonrpc.ID) *call {
 	return c
 }
 
-// remove takes a request out of all that the ledger has. It is called with mu held.
+// remove takes a request out of all that the ledger has, ends its time-out, and gives back what it holds of the budget,
+// unless that stays taken (heldAfterAnswer). The caller, who holds mu, either adds one to undeliveredAnswers, so that
+// answerDelivered must follow, or calls signalIfEmpty.
 func (l *ledger) remove(c *call) {
 	delete(l.calls, c.id)
 	if !c.serverID.IsZero() {

@@ -33,7 +33,8 @@ type Budget struct {
 	takenByParty map[string]int64 // how many bytes each party has; a party that has none is not in it
 }
 
-// New returns a Budget of total bytes; with a negative total there is no limit.
+// New returns a Budget of total bytes, beside which it has the quarter that is kept back for small Shares; with a negative total
+// there is no limit. 0: a Share may hold no more than UncountedBytes.
 func New(total int64) *Budget {
 	return &Budget{total: total, takenByParty: make(map[string]int64)}
 }
@@ -45,7 +46,7 @@ func ForMessages(size int) *Budget { return New(TotalFor(size)) }
 // baseBytes. One such message, with the copy that is made of it, always fits when nobody holds anything.
 func TotalFor(size int) int64 { return 4*int64(size) + baseBytes }
 
-// Resize makes the Budget one of total bytes; negative: there is no limit. What is held stays held, even if it is more.
+// Resize makes the Budget one of total bytes, as New does. What is held stays held, even if it is more.
 // A nil Budget cannot be resized.
 func (b *Budget) Resize(total int64) {
 	b.mu.Lock()
@@ -53,7 +54,7 @@ func (b *Budget) Resize(total int64) {
 	b.total = total
 }
 
-// Total returns how many bytes the Budget has; negative: no limit.
+// Total returns how many bytes the Budget has, without the quarter that is kept back; negative, as for a nil Budget: no limit.
 func (b *Budget) Total() int64 {
 	if b == nil {
 		return -1

@@ -55,7 +55,9 @@ type server struct {
 	delayedAdded   chan struct{}   // holds one element when something was put into delayedListens
 	delayedListens []delayedListen // subscriptions that are to be sent to it later; under mux.mu
 
-	answered bool // it has answered a request, other than server/discover and subscriptions, with a result that does not ask for input; under mux.mu
+	// it has answered a request, other than server/discover and subscriptions, with a result that does not ask for input: so it works, and
+	// calls go on waiting for the next server if it ends (breaker, passOn); under mux.mu
+	answered bool
 
 	hadRequests bool   // one of its requests is over, so lastUser is known; under mux.mu
 	lastUser    string // the principal of the request that was the last to be over; under mux.mu
