@@ -446,8 +446,9 @@ const maxUnrecordedMessages = 10 * maxExtraMessages
 // sends is thrown away.
 var errTooManyUnrecorded = fmt.Errorf("it has sent more than %d messages that the recording does not have", maxUnrecordedMessages)
 
-// takeMessage takes a message of the server: a response is the answer to its call, and others become arrivals. A ping, and a
-// request without a recorded answer, gets a pending reply.
+// takeMessage takes a message of the server. A response becomes the answer of its call, or a stray response if it has none. A ping gets
+// a pending reply, and becomes nothing. Any other request, and a notification, becomes an arrival; a request to which the recording has
+// no answer gets a pending reply as well. After maxUnrecordedMessages every message is thrown away.
 func (p *player) takeMessage(m jsonrpc.Message) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
