@@ -28,13 +28,14 @@ func Authorized(rt http.RoundTripper, authorize func(http.RoundTripper) http.Rou
 	return authorize(rt)
 }
 
-// observedTransport is an http.RoundTripper that tells of each exchange when its reply has ended.
+// observedTransport is an http.RoundTripper that tells of each exchange when it is over: the reply has ended, or its body was closed;
+// the request has failed; or the reply has made a connection of it, as for a WebSocket.
 type observedTransport struct {
 	http.RoundTripper
 	session *observe.Session // is told of the exchanges
 }
 
-// RoundTrip implements http.RoundTripper. It makes the request, and tells the Session of the exchange when the reply has ended. It
+// RoundTrip implements http.RoundTripper. It makes the request, and tells the Session of the exchange when that is over. It
 // tells nothing if nobody watched exchanges when the request began.
 func (o *observedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !o.session.WantsExchanges() {

@@ -27,10 +27,9 @@ type http2Writes struct {
 }
 
 // withWritesCounted returns req with a context in which its writes to HTTP/2 connections are counted, for
-// limitWrites. net/http sends an HTTP/2 request
-// again that the server has reset with REFUSED_STREAM or PROTOCOL_ERROR, at most seven times on one connection, but on any
-// number of connections. Without a limit, one request to a server that always does so becomes hundreds a second, and
-// has no end. Only https has HTTP/2 here.
+// limitWrites. When the server has reset an HTTP/2 request with REFUSED_STREAM or PROTOCOL_ERROR, net/http sends it
+// again: at most seven times on one connection, but on any number of connections. Without a limit, one request to a
+// server that always does so becomes hundreds a second, and has no end. Only https has HTTP/2 here.
 func withWritesCounted(req *http.Request) *http.Request {
 	if req.URL.Scheme != "https" {
 		return req
@@ -67,8 +66,8 @@ func limitWrites(dial dialFunc) dialFunc {
 	}
 }
 
-// limitedResends is a RoundTripper that does not send an HTTP/2 request on ever new connections (maxWrites). Its transport is of
-// NewTransport.
+// limitedResends is a RoundTripper that does not send an HTTP/2 request on ever new connections: after maxWrites writes of it no more
+// are opened. Its transport must dial by limitWrites, as one of NewTransport does.
 type limitedResends struct{ *http.Transport }
 
 // RoundTrip implements http.RoundTripper. It makes the request with its writes to HTTP/2 connections counted, which limitWrites

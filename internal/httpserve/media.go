@@ -62,8 +62,9 @@ func isZeroQuality(q string) bool {
 	return err == nil && strings.Trim(q, "0.") == ""
 }
 
-// IsJSON reports whether a request with these headers has a body that is JSON as it stands:
-// application/json in UTF-8, not compressed, and said once (LI5).
+// IsJSON reports whether a request with these headers has a body that is JSON as it stands (LI5): the Content-Type is
+// application/json, without a charset or with utf-8 or us-ascii; there is no Content-Encoding other than identity;
+// and neither header is there twice.
 func IsJSON(h http.Header) bool {
 	if len(h["Content-Type"]) > 1 || len(h["Content-Encoding"]) > 1 {
 		return false // others on the way may go by another one of them

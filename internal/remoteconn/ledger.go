@@ -142,9 +142,10 @@ func (l *Ledger[C, S]) OpenInitializeGate(gate chan struct{}) {
 	close(gate)
 }
 
-// NoteServerMessage notes what a request or notification of the server says about the server's requests
-// in the session, and returns it with the ids that the client knows. False: it is a
-// request, which is returned as it is, and too many of this session are open to note one more. It takes the lock.
+// NoteServerMessage notes a request of the server as open in the session, or that the server has cancelled one, and returns the
+// message with the ids that the client knows. Other notifications are returned as they are. False: it is a request, which is
+// returned as it is and was not noted, because too many of this session are open. The caller refuses it, or hands it on; the
+// client's response to it is then one for which State.RouteResponse knows no session. It takes the lock.
 func (l *Ledger[C, S]) NoteServerMessage(session S, m jsonrpc.Message) (jsonrpc.Message, bool) {
 	switch {
 	case m.Kind() == jsonrpc.Request:

@@ -249,7 +249,8 @@ func (c *conn) endStream(session *session, fault *httpdial.Fault) {
 	session.stop()
 }
 
-// handleIncoming hands on what an event carries: a message, or an array of them.
+// handleIncoming takes what an event carries, a message or an array of them, to handleMessage. What is no message is dropped, and
+// logged; if it can be seen to be a response, the call that it answers gets a fault for an answer.
 func (c *conn) handleIncoming(raw []byte, session *session) {
 	elements := [][]byte{raw}
 	if jsonrpc.IsBatch(raw) {
