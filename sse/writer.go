@@ -28,7 +28,7 @@ type Writer struct {
 	deadline     time.Time                // the write deadline that is set for the reply now; zero: none
 	buf          []byte                   // events that were not written yet
 	unflushed    bool                     // something was written to w since w was last flushed
-	err          error                    // the first error of writing or flushing; afterwards nothing is written
+	err          error                    // the first error of writing or flushing, after which nothing is written; nil: none so far
 }
 
 // NewWriter makes a Writer for the reply w. A reader that takes nothing for

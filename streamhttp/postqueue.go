@@ -42,7 +42,7 @@ type pendingMessage struct {
 	share      *budget.Share   // what it holds of the budget; mostly nil
 	offered    bool            // a Sink is or was called with it, and may take it: its POST cannot take it back
 	comesFirst bool            // the Sink of an earlier receive has refused it: the next receive offers it, even if its ctx is done
-	abandoned  bool            // its POST has left it to the queue, or it is the bridge's own
+	abandoned  bool            // no POST waits for it, so that end gives back its share: its POST could not take it back (takeBack), or it is the bridge's own
 	taken      bool            // the Sink has taken it
 	done       chan struct{}   // closed when it is taken; nil: nobody has asked for it
 }

@@ -100,7 +100,7 @@ type calls struct {
 type ending struct {
 	once          sync.Once            // makes only the first call of conn.finish count
 	done          chan struct{}        // closed by conn.finish, which sets err, code, reason and deliverQueued before
-	err           error                // the error that Send, and in the end Receive, returns: why the conversation has ended
+	err           error                // the error that Send, and in the end Receive, returns: why the conversation has ended; never nil once done is closed
 	code          websocket.StatusCode // the status in our close frame
 	reason        string               // the text in our close frame
 	deliverQueued bool                 // what is queued for the peer is still to be written

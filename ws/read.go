@@ -262,7 +262,7 @@ func (c *conn) handleReadFailure(err error) {
 	}
 }
 
-// closeError is why a conn has ended whose peer has closed the WebSocket.
+// closeError is the error with which a conn ends when its peer has sent a close frame.
 type closeError struct {
 	peer   string // the name of the peer in texts
 	code   int    // the status of its close frame

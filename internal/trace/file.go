@@ -68,7 +68,7 @@ type File struct {
 	size        int64    // how much was written to file since it was opened, in bytes
 	hasFailed   bool     // an error was reported (reportFailure), and no lines were written since
 	partialLine bool     // the last line in file may have no end, because a write failed
-	err         error    // the last error that there was, which Close returns
+	err         error    // the last error that there was, which Close returns; nil: none
 }
 
 // NewFile makes a file with this name, which only its owner may read, and starts the goroutine that writes to it. What has the name

@@ -25,7 +25,7 @@ type printer struct {
 	Width     int  // how many characters a line of SideBySide may have; 0: 160
 
 	buf          []byte // text that was not written to Out so far
-	err          error  // the first error of Out; nothing is written after it
+	err          error  // the first error of Out, after which nothing is written; nil: none so far
 	serverWidth  int    // width of the column of servers so far, in characters
 	sessionWidth int    // width of the column of sessions so far, in characters
 	bodies       bodies // texts of received messages, for SideBySide

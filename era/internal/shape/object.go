@@ -26,13 +26,14 @@ func EqualStrings(a, b []byte) bool {
 	return ok && also && text == other
 }
 
-// IsObject reports whether a raw value is an object.
+// IsObject reports whether a raw value is an object. Like IsArray and IsString it looks at the first byte alone: raw must be valid JSON
+// without white space before it, or empty (false).
 func IsObject(raw []byte) bool { return len(raw) > 0 && raw[0] == '{' }
 
-// IsArray reports whether a raw value is an array.
+// IsArray reports whether a raw value is an array. raw is as for IsObject.
 func IsArray(raw []byte) bool { return len(raw) > 0 && raw[0] == '[' }
 
-// IsString reports whether a raw value is a string.
+// IsString reports whether a raw value is a string. raw is as for IsObject.
 func IsString(raw []byte) bool { return len(raw) > 0 && raw[0] == '"' }
 
 // IsEmpty reports whether a raw object has no members. It may not be called with another value.

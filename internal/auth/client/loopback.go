@@ -110,7 +110,7 @@ func (d redirectTarget) listenOnPort(ctx context.Context, port int) ([]net.Liste
 // An authorizationOutcome is what has come of an authorization request.
 type authorizationOutcome struct {
 	code string // the authorization code; "": there is none
-	err  error  // why there is no code
+	err  error  // why there is no code; nil: there is one
 }
 
 // A callbackReceiver takes the first response to one authorization request: from a browser, or as a URL that a person gives.

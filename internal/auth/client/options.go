@@ -150,7 +150,7 @@ func toHTTPURL(server string) (string, error) {
 // An origin is the scheme, host and port of a URL; those of WebSocket count as those of HTTP.
 type origin struct {
 	scheme string // "http" or "https", also of a WebSocket
-	host   string // the host with its port, unless that is the scheme's usual one
+	host   string // the host in lower case, with its port unless that is the scheme's usual one
 }
 
 // originOf returns the origin of an address; the zero origin: it is no URL.

@@ -74,7 +74,7 @@ func (t *tokenCache) mayReplace(h, old *credentialSnapshot) bool {
 	return h != nil && !h.credential.AccessToken.IsZero() && !t.isRefused(h) && (old == nil || !h.hasSameToken(old))
 }
 
-// readStore reads the store, and makes what is there the current credential; nil: nothing usable is stored.
+// readStore reads the store, and makes what is there the current credential; nil: nothing usable is stored, and no credential is current.
 func (t *tokenCache) readStore(ctx context.Context) (*credentialSnapshot, error) {
 	e, err := t.options.Store.Load(ctx, t.key)
 	if errors.Is(err, tokenstore.ErrBroken) { // it was set aside, and is told once
@@ -87,7 +87,7 @@ func (t *tokenCache) readStore(ctx context.Context) (*credentialSnapshot, error)
 	return t.makeCurrent(e)
 }
 
-// makeCurrent makes e, as read from the store, the current credential, and returns its snapshot; nil: it has neither an access nor a refresh token.
+// makeCurrent makes e, as read from the store, the current credential, and returns its snapshot; nil: it has neither token, so none is current.
 func (t *tokenCache) makeCurrent(e tokenstore.Entry) (*credentialSnapshot, error) {
 	if e.Generation == 0 || e.Credential.AccessToken.IsZero() && e.Credential.RefreshToken.IsZero() {
 		t.current.Store(nil)
