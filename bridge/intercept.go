@@ -339,7 +339,7 @@ type replyQueue struct {
 	mu          sync.Mutex                  // guards all fields but sinkLock
 	queued      fifo.Queue[jsonrpc.Message] // replies that wait for a Receive
 	sink        Sink                        // the Sink of the Receive that goes on; nil: none does
-	stopReceive context.CancelFunc          // ends the Receive that goes on
+	stopReceive context.CancelFunc          // ends the Receive that goes on; nil: none does
 	refused     error                       // the error with which sink has refused a reply; nil: none
 	cancelSend  context.CancelFunc          // ends the Send of sink that goes on with a reply; nil: none does
 	endErr      error                       // why there will be no Receive any more; nil: there may be one

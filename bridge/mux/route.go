@@ -30,7 +30,7 @@ func (s *server) Send(_ context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// TrySend implements bridge.Sink: it takes a message from the server, as Send does, if that needs no waiting; false: it does.
+// TrySend implements bridge.Sink: it takes a message from the server, as Send does, if that needs no waiting; false: it needs it, or may.
 func (s *server) TrySend(m jsonrpc.Message) bool { return s.take(m, false) }
 
 // take takes a message from the server and hands it to the client that it is for, drops it if there is none, or refuses it
@@ -148,7 +148,7 @@ func (x *Mux) serverToken(serverID int64) jsonrpc.ID {
 }
 
 // route hands a notification to the one client that it is about, and drops it if that cannot be found out. taken is
-// false, without mayWait only, if it would have to wait.
+// false, without mayWait only, if it would have to wait, or might have (routeToListen).
 func (s *server) route(m jsonrpc.Message, mayWait bool) (taken bool) {
 	x := s.mux
 	switch m.Method() {

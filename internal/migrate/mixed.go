@@ -72,8 +72,8 @@ func joinWords(words []string) string {
 	return words[0]
 }
 
-// newMixedScanner returns a lineScanner for arguments that have flags of command, of other, and of other programs. Where a flag of ours and one of
-// another program have the same name, it is taken as ours.
+// newMixedScanner returns a lineScanner for arguments that mix flags of command and other, our own commands, with those of other programs. Where a
+// flag of ours and one of another program have the same name, it is taken as ours, but for a header or variable in two words (isNameValuePair).
 func newMixedScanner(command, other Command) lineScanner {
 	return lineScanner{countValues: func(name string, after []string) (words int, known bool) {
 		words, known = countValuesOf(mcpRemote, name)

@@ -16,7 +16,7 @@ const headerPrefix = "Mcp-Param-"
 // A Type is the JSON Schema type of a parameter that has an x-mcp-header annotation.
 type Type string
 
-// The types that may have one. There is no "number" among them.
+// The types of parameters that may have an annotation. "number" is not among them.
 const (
 	String  Type = "string"  // text; a parameter of this type may have an annotation
 	Integer Type = "integer" // a parameter of this type may have an annotation; one of type "number" may not

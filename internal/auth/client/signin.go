@@ -39,7 +39,7 @@ func (o SignInOptions) reportProgress(what string) {
 	}
 }
 
-// ErrAlreadySignedIn is what BeginSignIn returns if another credential than TriedGeneration is stored by now.
+// ErrAlreadySignedIn is what BeginSignIn returns if another credential than TriedGeneration, with an access token, is stored by now.
 var ErrAlreadySignedIn = errors.New("somebody has signed in meanwhile")
 
 // errSignInCancelled is the error of a sign-in that [tokenstore.Store.CancelLogin] has ended.

@@ -89,7 +89,7 @@ func pidsOf(p *serverProcess) []int {
 }
 
 // explainSilence adds the finding that says why server does not answer q, and ends the server. found is what further processes have
-// answered, and ports are those on which the server listens.
+// answered, and ports are those on which the server listens, as far as listeningPorts has found them.
 func (d *diagnosis) explainSilence(ctx context.Context, server *serverProcess, q *pendingRequest, found alternativeReplies, ports []int) {
 	waited := time.Since(q.sentAt).Round(100 * time.Millisecond)
 	url := d.findHTTPServer(ctx, ports, server)
