@@ -53,10 +53,13 @@ func (c *child) start(ctx context.Context, path string, s *Spec, files [3]*os.Fi
 
 // siginfo is the kernel's siginfo_t as waitid fills it. Only 64-bit systems have the padding after code.
 type siginfo struct {
-	signo, errno, code int32 // code: whether an exit or a signal has ended the process. The others are not used
-	_                  [unsafe.Sizeof(uintptr(0)) / 8]int32
-	pid, uid, status   int32 // pid: the process that has ended, 0: none has; status: its exit status or signal. uid is not used
-	_                  [128]byte
+	signo, errno int32 // not used
+	code         int32 // whether an exit or a signal has ended the process
+	_            [unsafe.Sizeof(uintptr(0)) / 8]int32
+	pid          int32 // the id of the process that has ended; 0: none has
+	uid          int32 // not used
+	status       int32 // the exit status of the process, or the signal that has ended it
+	_            [128]byte
 }
 
 // wait waits until the process has exited and returns how it ended: nil for exit status 0, else

@@ -4,5 +4,5 @@ package listen
 
 import "net"
 
-// isListening always returns true: on this system it is not checked whether a socket listens.
+// isListening always returns true: on this system it is not checked whether a socket listens, or is a connection.
 func isListening(net.Listener) bool { return true }

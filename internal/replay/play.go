@@ -494,7 +494,7 @@ func (p *player) takeMessage(m jsonrpc.Message) {
 }
 
 // noteArrival notes a request or notification of the server; about is as in groupOf. isExtra: more of its group have come than
-// the recording has. It is called with mu held.
+// the recording has. All extra ones are counted, but only the first maxExtraMessages are kept for the report. It is called with mu held.
 func (p *player) noteArrival(m jsonrpc.Message, about *recordedMessage) (arrived *arrival, isExtra bool) {
 	arrived = &arrival{m: m, afterLine: p.lastLine, key: matchKey(&m)}
 	a := p.groups[groupOf(&m, about)]

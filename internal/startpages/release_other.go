@@ -2,5 +2,6 @@
 
 package startpages
 
-// Release does nothing: other systems take pages back on their own, or not at all.
+// Release does nothing. On Linux it gives back the memory that only starting has needed; other systems take that back on their own, or
+// not at all.
 func Release() {}

@@ -7,5 +7,6 @@ import (
 	"os"
 )
 
-// chownLike does nothing: on this system the folder of a new file says who may do what with it.
+// chownLike does nothing. Elsewhere it gives a new file the owner and group of another; on this system the folder of the file says
+// who may do what with it.
 func chownLike(*os.File, fs.FileInfo) error { return nil }

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// noFollow is the flag with which opening a symbolic link fails; 0 on Windows, which has none.
+// noFollow is the flag with which opening a symbolic link fails; 0 on Windows, which has no such flag.
 const noFollow = syscall.O_NOFOLLOW
 
 // checkOnlyOursAccess returns an error (ErrUnsafe) if the file or folder belongs to another user, or others

@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// noFollow is the flag with which opening a symbolic link fails; 0 on Windows, which has none.
+// noFollow is the flag with which opening a symbolic link fails; 0 on Windows, which has no such flag.
 const noFollow = 0
 
 // checkOnlyOursAccess returns nil and checks nothing on Windows: the doc comment of the package says why.
@@ -19,5 +19,5 @@ func openForReading(path string) (*os.File, error) {
 	return os.Open(path)
 }
 
-// syncFolder does nothing: Windows cannot bring a folder to the disk.
+// syncFolder does nothing. Elsewhere it brings the names in a folder to the disk; Windows cannot do that.
 func syncFolder(string) error { return nil }
