@@ -406,6 +406,7 @@ func (d *daemon) serve(ctx context.Context) {
 	case <-time.After(startpages.StartTime):
 		ballast = newBallast() // it makes the collector run once
 		startpages.Release()
+		collectOftenUntilBusy(ctx)
 		<-ctx.Done()
 	case <-ctx.Done():
 	}
