@@ -16,7 +16,7 @@ const maxStepUps = 2
 type challengeResponder struct {
 	*credentialBase
 	redirect       redirectTarget                              // where browsers come back to: what an error says that a client is to be registered with
-	record         *serverRecord                               // stores what challenges ask for
+	record         *serverRecord                               // stores what challenges ask for, and whether the server refuses the token
 	registrar      *registrar                                  // gets client ids
 	metadataFinder *metadataFinder                             // finds the authorization server
 	tokens         *tokenCache                                 // has the current credential

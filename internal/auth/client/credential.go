@@ -15,7 +15,7 @@ type Credential struct {
 	*credentialBase
 	redirect       redirectTarget      // where browsers come back to
 	provers        *proverCache        // has the Prover for tokens that are bound to a key (DPoP)
-	record         *serverRecord       // stores what is known of the server
+	record         *serverRecord       // has what is stored of the server beside its credential
 	registrar      *registrar          // gets client ids
 	metadataFinder *metadataFinder     // finds the authorization server
 	tokens         *tokenCache         // has the current credential

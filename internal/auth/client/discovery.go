@@ -34,7 +34,7 @@ const (
 // A metadataFinder finds the metadata of a server and of its authorization server, and keeps it in the store. It may be used concurrently.
 type metadataFinder struct {
 	*credentialBase
-	record    *serverRecord  // stores what was found
+	record    *serverRecord  // has the stored metadata, and stores what was found
 	registrar *registrar     // registers the client, in canSignIn
 	redirect  redirectTarget // where browsers come back to
 

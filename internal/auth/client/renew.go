@@ -26,7 +26,7 @@ type renewer struct {
 	*credentialBase
 	tokens    *tokenCache   // has the current credential
 	provers   *proverCache  // has the Prover for tokens that are bound to a key (DPoP)
-	record    *serverRecord // has the stored metadata
+	record    *serverRecord // has the stored metadata and demands of the server, and is told of sign-ins without a person
 	registrar *registrar    // has the client's secret or key
 
 	requestCtx     context.Context    // the ctx of token requests: done when close gives up its wait, or ends
@@ -41,7 +41,7 @@ type renewer struct {
 	renewPause            renewalPause          // the pause after the last renewal that failed, or whose credential could not be stored; the zero value: there is none
 	unrenewableGeneration tokenstore.Generation // the credential that is not renewed for maxRenewPause from unrenewableAt on, since that would not help; 0: none
 	unrenewableAt         time.Time             // when markUnrenewable was called
-	unsavedCredential     *unsavedCredential    // what could not be stored; nil: all is stored
+	unsavedCredential     *unsavedCredential    // the renewed credential that could not be stored; nil: there is none
 }
 
 // newRenewer returns a renewer that has begun no work. The arguments are the other parts of its Credential.
