@@ -135,7 +135,7 @@ type Observer struct {
 
 	internedNames internedNames // shares the texts of names that come again
 
-	mu              sync.Mutex                     // held while one of the lists of Watchers is changed
+	mu              sync.Mutex                     // guards activeWatchers and passiveWatchers; held while messageWatchers or eventWatchers is replaced
 	activeWatchers  []Watcher                      // who wants to be told of messages
 	passiveWatchers []Watcher                      // who wants to be told of messages only while there are activeWatchers
 	messageWatchers atomic.Pointer[[]Watcher]      // both, while there are activeWatchers; never empty; nil: nobody is told of messages

@@ -39,7 +39,7 @@ type Session struct {
 
 	clientKnown     atomic.Bool  // the client has said who it is, or there is nothing more to look for
 	pid             atomic.Int64 // what PID returns: the id of the latest process of the session; 0: none
-	serverTransport atomicString // the transport of the server
+	serverTransport atomicString // what ServerTransport returns
 	era, revision   atomicString // what Era and Revision return; without the lock, because every record asks for them
 
 	_ CacheLinePad // what follows changes with every message, and what is above seldom
@@ -237,7 +237,7 @@ func (s *Session) SetPID(pid int) {
 }
 
 // ServerTransport returns how the bridge speaks with the server: "stdio", "http", "websocket",
-// "socket" or "tcp"; "": it does not yet.
+// "socket" or "tcp"; "": it does not yet, or the client shares the server, whose process has a Session of its own.
 func (s *Session) ServerTransport() string { return s.serverTransport.get() }
 
 // SetServerTransport notes how the bridge speaks with the server (see ServerTransport). With a nil Session it does nothing.
