@@ -20,7 +20,7 @@ import (
 // A Size is the length of something that has a name. The zero Size is none.
 type Size struct {
 	Name string // what has the length
-	N    int    // the length: a number of lines, fields or methods
+	N    int    // the length: how many lines a file or function has, fields a struct, or methods a type
 }
 
 // larger returns the larger of two sizes; of equal ones the first by name, so
