@@ -53,7 +53,7 @@ type session struct {
 	endOnce     sync.Once               // lets end do its work once
 	onEnd       func()                  // called by end, once: takes the session out of the Handler
 	origin      observe.SessionOrigin   // what observers are told of the session, and the Session that they know it as
-	closing     context.Context         // done when Close of the session was called
+	closing     context.Context         // done when Close was called: what the client has sent is not handed on to the server any more
 	close       context.CancelFunc      // ends the context closing; Close calls it
 	streamEnded chan struct{}           // closed when the event stream has ended
 }

@@ -39,7 +39,7 @@ type call struct {
 	initializeGate chan struct{}        // other messages wait for it until this call, the client's initialize, is answered; nil: it is another call
 	timeout        *time.Timer          // answers the client's initialize with an error if the server does not; nil: it is another call, or was not sent yet
 	bodyAnswer     jsonrpc.Message      // the answer that has come in the body of the reply to the POST; zero: none has
-	fromBody       *time.Timer          // answers the call with bodyAnswer; nil: there is none, or it was used at once
+	fromBody       *time.Timer          // answers the call with bodyAnswer after bodyAnswerWait; nil: there is no bodyAnswer yet, or no wait for it
 	reply          chan jsonrpc.Message // gets the answer if the request is the bridge's own; nil: it is the client's
 }
 
@@ -239,9 +239,10 @@ func saysSessionDead(body []byte, own jsonrpc.Message) bool {
 	return false
 }
 
-// endStream ends the stream of a session that is of no use any more, because the
-// server does not know it for instance, so that the reconnector gets a new one. fault
-// says why: requests that wait in the session are answered with it.
+// endStream ends the stream of a session that is of no use any more: the server does
+// not know it, or the client's initialize has failed in it. Requests that wait in the session
+// are answered with fault, which says why. The reconnector then gets a new session, unless
+// the client has to initialize it (State.InitializeRequest is zero). With NoRenew the Conn ends.
 func (c *conn) endStream(session *session, fault *httpdial.Fault) {
 	c.ledger.Lock()
 	session.bridgeEndFault = fault
