@@ -92,8 +92,9 @@ func (c *child) reap() {
 	c.release()
 }
 
-// terminate sends SIGTERM to the group and to the strays. The group's id is still its own: until the child is reaped
-// the child itself holds the id, and afterwards isGone has seen a member of the group at most maxPollInterval ago.
+// terminate sends SIGTERM to the process group, unless that was found empty, and to the strays that it has not sent it
+// to before. No other group can have got the group's id by then: until the child is reaped the child itself holds the
+// id, and afterwards isGone has seen a member of the group at most maxPollInterval ago.
 func (c *child) terminate() {
 	c.signalGroup(unix.SIGTERM)
 	c.terminateStrays()

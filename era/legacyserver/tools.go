@@ -131,7 +131,8 @@ func (t *taskTools) runsAsTask(c *call) bool {
 	return t.mustRunAsTask[name]
 }
 
-// readTools notes which tools of a list must run as tasks. It returns the result
+// readTools reads a result of tools/list. If the server can run tools/call as a task
+// (supported), it notes which of the tools must run as tasks. It returns the result
 // without the execution member of each tool, which 2026-07-28 does not have. All
 // other bytes stay.
 func (t *taskTools) readTools(result []byte) []byte {

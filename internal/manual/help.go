@@ -6,7 +6,7 @@ import (
 
 const (
 	pageWidth      = 80 // how many columns the lines of a page of help have at most
-	flagTextColumn = 28 // the column at which the texts of flags begin on a page of help
+	flagTextColumn = 28 // how many columns of a page of help are left of the texts of flags
 )
 
 // FrontPage returns the first page: what the program is, examples, the commands that are not hidden, and topics.

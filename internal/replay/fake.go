@@ -101,8 +101,8 @@ func (f *Fake) ServeConn(ctx context.Context, client bridge.Conn) error {
 	return err
 }
 
-// maxRunningScripts is how many calls of one client, of those that ask the client something, may be in progress at a time; more
-// are refused.
+// maxRunningScripts is how many requests of one client may be in progress at a time whose scripts ask the client something. One
+// more is answered with an error.
 const maxRunningScripts = 256
 
 // session is one client of a Fake.

@@ -18,7 +18,7 @@ type headerField struct {
 	name string // canonical name of the header
 
 	clean     *redact.CleanMark // the Redactor's CleanMark when member was made; nil: there is no member
-	value     []byte            // the header's value of which member was made
+	value     []byte            // the only value that the header had when member was made
 	member    []byte            // the header as a member of JSON, without secrets
 	hadSecret bool              // there was a secret in value
 }

@@ -24,7 +24,7 @@ type clientPrompt struct {
 	// The following are guarded by elicitor.mu.
 
 	initializeRequestID jsonrpc.ID // the id of an initialize without an answer, whose client can show addresses; zero: there is none
-	takesElicitRequests bool       // the session is of revision 2025-11-25, and its client can show addresses
+	takesElicitRequests bool       // the client was told that the session is of revision 2025-11-25, and it can show addresses (elicitation of mode "url")
 	elicitationID       string     // the id of the elicitation/create that a legacy client was sent last; "": it is settled, or there was none
 	shownURL            string     // the address that the legacy client was asked to show, until that is settled; "": none
 	hasAccepted         bool       // the person has agreed to open shownURL

@@ -150,7 +150,7 @@ type requester interface {
 	// ask makes a request of MCP; change, if not nil, changes how it is sent.
 	ask(ctx context.Context, method string, params map[string]any, change func(*probe.Request)) *probe.Reply
 
-	// harmlessMethod is a method that every such server has and that changes nothing.
+	// harmlessMethod returns a method that every server of this protocol has, and that changes nothing: the doctor tries things with it.
 	harmlessMethod() string
 
 	// hasCapability reports whether the server has declared the capability.

@@ -27,7 +27,7 @@ type walk struct {
 	stack          []frame   // the objects and arrays around what is looked at, the outermost first
 	cuts           []cut     // what is to be taken out of text
 	paths          []string  // the paths of what is taken out
-	removedValues  [][]byte  // strings in values that were taken out because of a name or of a rule that is a path
+	removedValues  [][]byte  // strings in values that were taken out because of a name or of a rule that is a path, but for those that rememberRemoved leaves out
 	extraValues    [][]byte  // values that are looked for beside the Redactor's
 	nestingDepth   int       // in how many strings, each inside the other, text stands; 0: text is the message
 	searchStrings  bool      // keys, strings and numbers are looked through, as secrets may stand in them
