@@ -394,8 +394,9 @@ func (p *pump) cancelCall(id jsonrpc.ID) bool {
 	})
 }
 
-// answerUntaken answers a client's message m that the server did not take because of err: a request, with an error. It
-// waits a moment before that: a server that is ending says so in the other direction by then, and better.
+// answerUntaken deals with a client's message m that the server did not take because of err. A request is answered with an
+// error, after a moment: if the server is ending, its Receive says so meanwhile, and the request is answered with that
+// error, which says more. Any other message is reported as dropped.
 func (p *pump) answerUntaken(ctx context.Context, m jsonrpc.Message, err error) {
 	if m.Kind() != jsonrpc.Request {
 		p.reportDropped(m, "the server did not take it")

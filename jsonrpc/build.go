@@ -11,8 +11,8 @@ import (
 // for most ids.
 const idBufferSize = 64
 
-// checkID panics if the value at the span at, which the panic calls field, cannot be
-// replaced by id: there is none, or id is zero, or NullID without an error.
+// checkID panics if the message has no value at the place at, if id is zero, and if id is
+// NullID and the message is not an error response. field is the value's name, for the panic.
 func (m *Message) checkID(at span, id ID, field string) {
 	if at.end == 0 {
 		panic("jsonrpc: the message has no " + field)

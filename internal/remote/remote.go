@@ -168,8 +168,9 @@ func schemeOf(text string) (scheme string, err error) {
 // urlFormsText is the error text for an address of an unknown scheme.
 const urlFormsText = "the server's URL must be http://..., https://..., ws://..., wss://..., unix:PATH or tcp:HOST:PORT"
 
-// CheckURL says what is wrong with the address of a server, if anything. The
-// error does not repeat a URL, there may be keys in it.
+// CheckURL returns an error that says what is wrong with the address of a server; nil: nothing
+// is. The error does not repeat an address of http, https, ws or wss, which may have keys in
+// it. It repeats one that begins with "unix:" or "tcp:".
 func CheckURL(text string) error {
 	_, err := schemeOf(text)
 	return err

@@ -45,7 +45,7 @@ type (
 	}
 	// harRequest is the request of an entry.
 	harRequest struct {
-		Method      string    `json:"method"`             // of HTTP; of a synthetic entry "POST"
+		Method      string    `json:"method"`             // the HTTP method, "GET" if the record has none; of a synthetic entry "POST"
 		URL         string    `json:"url"`                // of a synthetic entry: TRANSPORT://mcp-bridge/SERVER/METHOD
 		Proto       string    `json:"httpVersion"`        // "HTTP/1.1"; of a synthetic entry the transport
 		Cookies     []harPair `json:"cookies"`            // always empty

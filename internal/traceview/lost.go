@@ -116,9 +116,9 @@ func (s *Correlation) peerLoss(st *passedMessage) (loss Loss, isLoss bool) {
 	return loss, true
 }
 
-// silenceText says that farPeer ("client" or "server") has not answered the request st, which was passed on to it, for the time
-// within; or that the bridge has cancelled the request. If farPeer's process has ended before the time until, that is named as
-// the reason.
+// silenceText returns the text of the Loss of a request that was passed on, as st, to farPeer ("client" or "server"), and not
+// answered: that the bridge has cancelled it; else, that farPeer's process has ended, if it did so before the time until; else, that
+// there was no answer. within is how long there was none, as text.
 func (s *Correlation) silenceText(st *passedMessage, farPeer, within string, until time.Time) string {
 	if st.cancelled {
 		return fmt.Sprintf("by the bridge, after %s in which the %s has not answered it", within, farPeer)

@@ -215,7 +215,7 @@ func isForeignRefusal(fault *httpdial.Fault, id jsonrpc.ID) bool {
 	return true
 }
 
-// reportForeignRefusal calls opts.OnForeignRefusal for a call that was refused as no modern server
+// reportForeignRefusal calls opts.OnForeignRefusal for a call that was refused, or answered, as no modern server
 // does; not for the request of Discover, whose caller sees the refusal.
 func (c *modernConn) reportForeignRefusal(call *modernCall) {
 	if c.opts.OnForeignRefusal != nil && call.id != discoverID {
