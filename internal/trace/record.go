@@ -111,8 +111,8 @@ type Exchange struct {
 	Status         int           // HTTP status of the reply; 0: there was no reply
 	RequestHeader  http.Header   // headers of the request; of a Refused, at most Host and Origin
 	ResponseHeader http.Header   // headers of the reply
-	RequestBytes   int64         // length of the request's body
-	ResponseBytes  int64         // length of the reply's body
+	RequestBytes   int64         // length of the request's body in bytes; 0: it had none, or that is not known
+	ResponseBytes  int64         // length of the reply's body in bytes; 0: it had none, or that is not known
 	FirstByte      time.Duration // time from the beginning of the request until the reply began; 0: there was no reply
 	Duration       time.Duration // time from the beginning of the request until the end of the reply
 	Rule           string        // of a refusal: the rule of docs/rules.md that the request breaks, or a short word

@@ -46,14 +46,14 @@ type (
 	// harRequest is the request of an entry.
 	harRequest struct {
 		Method      string    `json:"method"`             // the HTTP method, "GET" if the record has none; of a synthetic entry "POST"
-		URL         string    `json:"url"`                // of a synthetic entry: TRANSPORT://mcp-bridge/SERVER/METHOD
-		Proto       string    `json:"httpVersion"`        // "HTTP/1.1"; of a synthetic entry the transport
+		URL         string    `json:"url"`                // the absolute URL; of a synthetic entry TRANSPORT://mcp-bridge/SERVER/METHOD
+		Proto       string    `json:"httpVersion"`        // version of HTTP, such as "HTTP/1.1"; "": not known; of a synthetic entry the transport
 		Cookies     []harPair `json:"cookies"`            // always empty
 		Headers     []harPair `json:"headers"`            // sorted by name
 		Query       []harPair `json:"queryString"`        // values of the URL's query, sorted by name
 		Post        *harPost  `json:"postData,omitempty"` // the body; nil: there is none, or it is not known
 		HeadersSize int       `json:"headersSize"`        // always -1: not known
-		BodySize    int64     `json:"bodySize"`           // length of the body in bytes; -1: not known
+		BodySize    int64     `json:"bodySize"`           // length of the body in bytes; 0: it has none, or that is not known; -1: a synthetic entry has no body
 	}
 	// harPost is the body of a request (postData).
 	harPost struct {
@@ -63,15 +63,15 @@ type (
 	}
 	// harResponse is the response of an entry.
 	harResponse struct {
-		Status      int        `json:"status"`      // status of HTTP; 0: there is none
-		StatusText  string     `json:"statusText"`  // name of the status: "Not Found"
-		Proto       string     `json:"httpVersion"` // "HTTP/1.1"; of a synthetic entry the transport
+		Status      int        `json:"status"`      // HTTP status; 0: there is none
+		StatusText  string     `json:"statusText"`  // name of the status: "Not Found"; "": it has none
+		Proto       string     `json:"httpVersion"` // version of HTTP, such as "HTTP/1.1"; "": not known; of a synthetic entry the transport
 		Cookies     []harPair  `json:"cookies"`     // always empty
 		Headers     []harPair  `json:"headers"`     // sorted by name
 		Content     harContent `json:"content"`     // the body
 		Redirect    string     `json:"redirectURL"` // the header Location; "": there is none
 		HeadersSize int        `json:"headersSize"` // always -1: not known
-		BodySize    int64      `json:"bodySize"`    // length of the body in bytes; -1: not known
+		BodySize    int64      `json:"bodySize"`    // length of the body in bytes; 0: it has none, or that is not known; -1: a synthetic entry has no body
 	}
 	// harContent is the body of a response.
 	harContent struct {
