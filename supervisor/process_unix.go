@@ -100,7 +100,7 @@ func (c *child) terminate() {
 	c.terminateStrays()
 }
 
-// kill sends SIGKILL to the group.
+// kill sends SIGKILL to the process group, unless that was found empty. Strays are left to killStrays.
 func (c *child) kill() {
 	c.signalGroup(unix.SIGKILL)
 }

@@ -81,7 +81,7 @@ type sendDecision struct {
 	link       *link           // the message is sent over this connection, in the form msg
 	msg        jsonrpc.Message // with link: the message in the form in which it is sent
 	call       *call           // with link: the request's entry in the ledger; nil: it is no request
-	waitFor    *attempt        // Send waits for this attempt: if it succeeds, admit is asked again; if not, the message is refused with its fault
+	waitFor    *attempt        // Send waits for this attempt: if it succeeds, admit is asked again; if not, a request is answered with its fault, and another message is dropped
 	answerWith *httpdial.Fault // the request is answered with this
 	dropReason string          // the message is dropped, for this reason
 	err        error           // the error that Send returns

@@ -119,8 +119,8 @@ type Options struct {
 	// speaks 2026-07-28 by now (streamclient.Options.ConfirmUpgrade). refusal is the server's error response. It may be nil.
 	ConfirmUpgrade func(ctx context.Context, refusal jsonrpc.Message) bool
 
-	// OnForeignRefusal is called by the Conns of ModernDialer when the server has refused a request as only
-	// one does that does not speak 2026-07-28 (streamclient.ModernOptions). It may be nil.
+	// OnForeignRefusal is called by the Conns of ModernDialer when the server has refused or answered a request as
+	// only one does that does not speak 2026-07-28 (streamclient.ModernOptions). It may be nil.
 	OnForeignRefusal func()
 
 	// OnToolsChanged is called by the Conns of ModernDialer when the server's list of tools was found to

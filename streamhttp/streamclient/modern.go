@@ -63,8 +63,9 @@ type ModernOptions struct {
 	// cancellations behind it. 0 means 1024.
 	MaxInFlight int
 
-	// OnForeignRefusal is called when the server has refused a request as only one does
-	// that does not speak 2026-07-28 (ED9), and must not wait. It may be nil.
+	// OnForeignRefusal is called when the server has refused or answered a request as only one does
+	// that does not speak 2026-07-28 (ED9): with an error of another revision, or with a reply that
+	// is neither JSON nor an event stream. It must not wait, and may be nil.
 	OnForeignRefusal func()
 
 	// OnToolsChanged is called when the server has refused a call for its headers,
