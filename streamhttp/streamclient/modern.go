@@ -64,8 +64,8 @@ type ModernOptions struct {
 	MaxInFlight int
 
 	// OnForeignRefusal is called when the server has refused or answered a request as only one does
-	// that does not speak 2026-07-28 (ED9): with an error of another revision, or with a reply that
-	// is neither JSON nor an event stream. It must not wait, and may be nil.
+	// that does not speak 2026-07-28 (ED9): the error is none of that revision (isForeignRefusal), or
+	// the reply is neither JSON nor an event stream. It must not wait, and may be nil.
 	OnForeignRefusal func()
 
 	// OnToolsChanged is called when the server has refused a call for its headers,
