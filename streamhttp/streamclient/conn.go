@@ -23,10 +23,10 @@ const (
 	maxCancelLinger  = 10 * time.Second // how long the stream of a call may stay open after the client has cancelled the call, whatever the server does
 )
 
-// conn is the Conn that Client.Dial returns. Its goroutines are one per message being
-// sent, which reads the whole reply (run); one per session that reads the standalone
-// stream (listen); and one while there is no session that should be (repair). All of them
-// hand on what they have for the client themselves, see remoteconn.Base.Deliver.
+// conn is the Conn that Client.Dial returns. It has a goroutine for each message
+// being sent, which reads the whole reply (run); one for each session, which reads the
+// standalone stream (listen); and one while a session is missing (repair). Each of them
+// itself hands on what it has for the client (remoteconn.Base.Deliver).
 type conn struct {
 	remoteconn.Base
 	target *httpdial.Target // the server

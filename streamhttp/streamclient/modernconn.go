@@ -19,9 +19,9 @@ var modernStatusHints = map[int]string{
 	405: "there is no Streamable HTTP server at this path",
 }
 
-// modernConn is the Conn that ModernClient.Dial returns. Its goroutines are one per
-// message being sent, which reads the whole reply and hands on what comes in it itself,
-// see remoteconn.Base.Deliver.
+// modernConn is the Conn that ModernClient.Dial returns. It has a goroutine for each
+// message being sent, which reads the whole reply and itself hands on what comes in it
+// (remoteconn.Base.Deliver).
 type modernConn struct {
 	remoteconn.Base
 	client *ModernClient    // remembers which forms of headers the server wants
@@ -77,8 +77,8 @@ func (c *modernConn) newCall(ctx context.Context, m jsonrpc.Message) *modernCall
 	return call
 }
 
-// ownID returns an id for a request of the bridge's own. No client's request has such an id:
-// the Mux gives them integers.
+// ownID returns an id that no other request has: for a request of the bridge's own, and for a client's request that is
+// posted again because its reply was lost (ME6). No client's request comes with such an id: the Mux gives them integers.
 func (c *modernConn) ownID() jsonrpc.ID {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -32,7 +32,7 @@ const (
 type modernTool struct {
 	params     []toolheader.Param // the arguments that a call repeats in headers; nil: none
 	err        error              // why the tool cannot be called: its annotations are invalid; nil: it can
-	learnedSeq uint64             // the number under which this was learned; the newer, the higher. 0: nothing is known
+	learnedSeq uint64             // the number under which this was learned, also that no list has the tool; the newer, the higher. 0: nothing is known
 }
 
 // modernTools remembers the tools that were seen in lists, and the names that
@@ -107,8 +107,8 @@ func (t *modernTools) put(name string, tool modernTool) modernTool {
 	return tool
 }
 
-// learn enters the tools of a list, and returns those that are invalid and were
-// not known to be.
+// learn enters the tools of a list, also those that are invalid, and returns the invalid ones that
+// were not known to be invalid.
 func (t *modernTools) learn(tools []toolheader.Tool) (excluded []toolheader.Tool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -122,7 +122,8 @@ func (t *modernTools) learn(tools []toolheader.Tool) (excluded []toolheader.Tool
 	return excluded
 }
 
-// forget forgets all tools, because the server's list has changed: the next call has the bridge ask for it again (lookUp).
+// forget forgets all tools, because the server's list has changed. The next call of a tool has the bridge ask for the list
+// again, but during modernListPause only one that needs it (lookUp).
 func (t *modernTools) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -197,7 +198,7 @@ func (c *modernConn) fetchTools(call *modernCall) bool {
 }
 
 // withoutInvalidTools returns the answer to call; if that is a list of tools, without those whose
-// annotations are invalid (ME3), and c.tools learns the others.
+// annotations are invalid (ME3). c.tools learns all tools of the list, the invalid ones with what is wrong with them.
 func (c *modernConn) withoutInvalidTools(call *modernCall, answer jsonrpc.Message) jsonrpc.Message {
 	if call.method != "tools/list" || answer.IsError() {
 		return answer
