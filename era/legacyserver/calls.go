@@ -20,7 +20,7 @@ type calls struct {
 	ownRequests      *ownRequests        // makes the ids of requests to the server
 	resultTranslator *resultTranslator   // makes results modern
 	turns            *turns.Turns[*call] // which calls may be at the server at a time
-	logRouter        *logRouter          // sets the log level that a call wants
+	logRouter        *logRouter          // sets the log level that a call wants; is told until when log messages may be those of a cancelled call
 	taskTools        *taskTools          // which tools must run as tasks
 	taskRunner       *taskRunner         // runs calls as tasks
 	parking          *parking            // holds calls whose client is asked for input

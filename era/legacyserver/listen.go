@@ -299,8 +299,8 @@ func (s *subscriptions) fanOut(m jsonrpc.Message, out *era.Out) {
 	}
 }
 
-// wants reports whether the listen gets a notification; uri is for
-// notifications/resources/updated.
+// wants reports whether the listen gets a notification of this method. uri is the URI of the resource that a
+// notifications/resources/updated is about; for other methods it does not count.
 func (l *openListen) wants(method, uri string) bool {
 	if method == "notifications/resources/updated" {
 		return slices.Contains(l.uris, uri)

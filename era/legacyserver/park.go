@@ -27,7 +27,7 @@ type parking struct {
 	logRouter *logRouter          // sets the log level that a retry wants
 	states    stateIssuer         // makes and reads the requestState
 
-	maxParked            int    // how many calls may be parked at a time
+	maxParked            int    // how many calls may be parked at a time, with those that may be soon: collectingCalls, and retries that wait for their turn
 	declaredCapabilities []byte // the capabilities that the server was told of, raw
 
 	openRequests    map[jsonrpc.ID]*inputRequest // the open input requests, by the server's id

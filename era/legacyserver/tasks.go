@@ -23,7 +23,7 @@ type taskRunner struct {
 	ownRequests *ownRequests   // sends requests about tasks to the server
 	calls       *calls         // all calls of the Filter; taskRunner runs some of them as tasks
 	cancellable bool           // the server has tasks/cancel
-	supported   bool           // the server can run tools/call as a task
+	supported   bool           // the server can run tools/call as a task; false until it has answered initialize
 }
 
 // callTask is a call that runs as a task.

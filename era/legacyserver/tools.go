@@ -13,8 +13,8 @@ const (
 	// listTimeout is how long calls wait for the list of tools; then they go on all the same.
 	listTimeout = 5 * time.Second
 
-	// minListInterval is the least time between two requests for the list. Some servers
-	// announce a change with each list.
+	// minListInterval is the least time from the beginning of one walk through the list of tools to that of the next. Some
+	// servers announce a change with each list: they are asked this often as long as they last.
 	minListInterval = time.Second
 
 	// maxToolPages is how many pages of the list of tools are asked for.
