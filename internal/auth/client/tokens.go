@@ -106,8 +106,8 @@ func (t *tokenCache) makeCurrent(e tokenstore.Entry) (*credentialSnapshot, error
 }
 
 const (
-	maxRenewAhead        = 5 * time.Minute // how long before its end a token is renewed at the earliest
-	renewLifetimeDivisor = 12              // a token is renewed its life divided by this before its end at the earliest, if that is less than maxRenewAhead
+	maxRenewAhead        = 5 * time.Minute // how long before its end a token is renewed at the earliest, however long its life is
+	renewLifetimeDivisor = 12              // a token is due for renewal no earlier than when its life divided by this is left, nor than when maxRenewAhead is left
 )
 
 // newSnapshot returns a new snapshot of e, and chooses at random when it is due for renewal. The error: its key for DPoP proofs cannot be used.

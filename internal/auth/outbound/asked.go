@@ -14,8 +14,8 @@ import (
 
 // A clientPrompt is one conversation with a client, whom a SignInElicitor may ask to show an address. A legacy client
 // gets an elicitation/create request of the bridge's own, and its requests go on waiting. A modern one gets
-// input_required as the answer to its newest call, which goes on all the same: its outcome becomes the answer to the
-// retry. All methods but the three hooks are called with elicitor.mu held.
+// input_required as the answer to the newest of its calls that have no answer yet. That call goes on all the same: its
+// outcome becomes the answer to the retry. All methods but the three hooks are called with elicitor.mu held.
 type clientPrompt struct {
 	elicitor *SignInElicitor // the SignInElicitor whose prompt it is
 	ctx      context.Context // done at the end of the conversation
@@ -32,13 +32,13 @@ type clientPrompt struct {
 	calls               map[jsonrpc.ID]*modernCall // calls of modern clients that can show addresses, by their id: those in progress, and those that are over and kept for a retry
 	callsByRequestState map[string]*modernCall     // the calls that were answered with input_required, by the requestState in that
 	callsByRetryID      map[jsonrpc.ID]*modernCall // the calls whose retry is in progress, by the id of the retry
-	lastSequence        int                        // the sequence of the call that came last
+	lastSequence        int                        // the sequence that addCall has given last; 0: none
 }
 
 // A modernCall is a call of a modern client, which may be answered with input_required while the server works on it.
 type modernCall struct {
 	id               jsonrpc.ID // the id of the call, as the client and the server know it
-	sequence         int        // its number: later calls have greater ones
+	sequence         int        // its number, from 1 up: later calls have greater ones
 	method           string     // the method of the call: "tools/call" ...
 	progressToken    jsonrpc.ID // the progress token of the call; zero: it has none
 	isSendingOutcome bool       // the server's answer is on its way to the client
@@ -88,8 +88,9 @@ func (t *clientPrompt) promptMessages(server string, need client.SignInRequired)
 	return []jsonrpc.Message{jsonrpc.NewResult(c.id, []byte(`{"resultType":"input_required","inputRequests":{"`+inputRequestKey+`":{"method":"`+methodElicit+`","params":`+params+`}}},"requestState":"`+c.requestState+`"}`)).WithRelated(c.id)}
 }
 
-// settledMessage returns the notification that tells a legacy client that its elicitation/create is settled, and
-// forgets that; invalid: there is none.
+// settledMessage forgets the elicitation/create that a legacy client was sent last, and returns the notification that tells
+// the client so: notifications/elicitation/complete if the person has agreed to open the address, otherwise
+// notifications/cancelled of the request. invalid: there is nothing to settle.
 func (t *clientPrompt) settledMessage() jsonrpc.Message {
 	name, answered := t.elicitationID, t.hasAccepted
 	t.elicitationID, t.shownURL, t.hasAccepted = "", "", false

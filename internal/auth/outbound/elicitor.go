@@ -134,7 +134,7 @@ func (a *SignInElicitor) declineLocked(addr string) {
 	}
 }
 
-// settlePrompt tells a legacy client that was asked to show an address that it need not any more.
+// settlePrompt tells a legacy client that was asked to show an address that this is settled (settledMessage).
 func (a *SignInElicitor) settlePrompt() {
 	if a == nil {
 		return
