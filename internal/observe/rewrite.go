@@ -39,7 +39,8 @@ func (o *Observer) WatchSamples(s Sampler) (stop func()) {
 	})
 }
 
-// isUnsampled reports whether m, which is to be sent, is a request that the Sampler does not want, and there are no Watchers.
+// isUnsampled reports whether m, which is to be sent, is a request that was made of a received one that the Sampler does not want,
+// and there are no Watchers of messages: nobody is told of m then.
 func (c *conn) isUnsampled(m *jsonrpc.Message) bool {
 	if m.Kind() != jsonrpc.Request || c.session.o.messageWatchers.Load() != nil {
 		return false
@@ -72,7 +73,8 @@ func (o *Observer) rewriteForSampler(p *Passed) {
 	}
 }
 
-// isUnsampled reports whether p is a request that the Sampler does not want, or was made of such a one.
+// isUnsampled reports whether p is a received request that the Sampler does not want, or was made of one. The Sampler is not told
+// of p then; the Watchers are.
 func (p *Passed) isUnsampled() bool { return p.Source != nil && p.Source.unsampled }
 
 // maxUnsentRequests is how many requests are kept for each Conn that its peer has not taken at once. If there are more, those so
