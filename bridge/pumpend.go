@@ -87,8 +87,10 @@ func (p *pump) forEachBounded(ctx context.Context, calls []*call, part func(ctx 
 	}
 }
 
-// drainServer waits until the server owes nothing, or graceCtx is done, or the client is gone, and after a moment tells
-// OnClientEOF that it waits. clientEnd: the client has sent its last, and the wait lasts no longer than DrainTimeout.
+// drainServer waits until the server owes nothing, or graceCtx is done, or the client is gone, and after drainNoticeAfter
+// tells OnClientEOF that it waits. A client that may still read (isOrderlyEnd), or from which nothing is received any more
+// because the server has ended, is not gone. clientEnd: the client has sent its last, and the wait lasts no longer than
+// DrainTimeout; there is none if that is negative.
 func (p *pump) drainServer(graceCtx context.Context, clientEnd bool) {
 	var enough <-chan time.Time
 	if d := orDefault(p.opts.DrainTimeout, DefaultDrainTimeout); clientEnd {

@@ -37,7 +37,7 @@ type Command struct {
 }
 
 // Dial starts the child. Receive on the Conn returns an *ExitError when the child
-// ends by itself or closes its stdout, and io.EOF after Close. Close stops the
+// ends without Close or closes its stdout, and io.EOF after Close. Close stops the
 // child with supervisor.Process.Stop, and returns the error of that.
 func (c *Command) Dial(ctx context.Context) (bridge.Conn, error) {
 	p, err := supervisor.Start(ctx, c.Spec)
@@ -64,8 +64,8 @@ type childConn struct {
 	stdoutEnded atomic.Bool // stdout is at its end: the child answers nothing more, so nothing more is written to it
 }
 
-// Receive implements bridge.Conn. It ends with an *ExitError when the child has ended by itself or closed its stdout,
-// and with io.EOF after Close.
+// Receive implements bridge.Conn. It ends with an *ExitError when the child has ended, by itself or by Kill, or closed
+// its stdout, and with io.EOF after Close.
 func (c *childConn) Receive(ctx context.Context, sink bridge.Sink) error {
 	return c.receive(ctx, sink, nil, c.explain)
 }
@@ -161,7 +161,7 @@ func (c *childConn) stop() error {
 }
 
 // ExitError is the error of Receive after a child has ended, or has closed its stdout,
-// without being told to.
+// without Close: by itself, or because it was killed (Kill).
 type ExitError struct {
 	Name   string   // the name of the server, for the text
 	Err    error    // how the process has ended (Process.ExitError), or that it has only closed its stdout; nil: exit status 0

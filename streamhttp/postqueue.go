@@ -221,7 +221,8 @@ func (q *postQueue) next(ctx context.Context, sink bridge.Sink) (*pendingMessage
 	return nil, nil
 }
 
-// sendWaiting calls Send of sink with p, which may wait until it can take p, or until end is called.
+// sendWaiting calls Send of sink with p, which may wait until it can take p, ctx is done, or end is called. The error is
+// that of end, or else that of Send: then the next receive offers p first (comesFirst).
 func (q *postQueue) sendWaiting(ctx context.Context, sink bridge.Sink, p *pendingMessage) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

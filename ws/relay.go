@@ -45,7 +45,7 @@ type sessionRenewal struct {
 	r           *renewer          // the renewer whose session is renewed
 	conn        bridge.Conn       // the new connection
 	brokenFault *httpdial.Fault   // why the connection cannot be used any more; nil: it can
-	early       []jsonrpc.Message // what the server has sent for the client meanwhile
+	early       []jsonrpc.Message // what the server has sent for the client meanwhile: maxEarlyMessages at most
 	changed     []jsonrpc.Message // notifications that everything may have changed, for the client; only with NotifyAfterRenewal
 }
 
@@ -75,7 +75,8 @@ func (p *sessionRenewal) SendNotification(ctx context.Context, m jsonrpc.Message
 }
 
 // SendRequest implements remoteconn.ReplacementSession: it sends the request m over the new connection and returns the
-// response. Pings of the server are answered meanwhile; all else is kept in early for the client.
+// response. Pings of the server are answered meanwhile. Of all else the first maxEarlyMessages are kept in early for the
+// client, and the rest is dropped.
 func (p *sessionRenewal) SendRequest(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, *httpdial.Fault) {
 	if p.brokenFault != nil {
 		return jsonrpc.Message{}, p.brokenFault
