@@ -52,13 +52,11 @@ func (w *Writer) Begin() {
 
 // Values shared by all replies; net/http does not change them.
 var (
-	// the Content-Type of an event stream; shared by all replies, as net/http does not
-	// change it
+	// the Content-Type of an event stream
 	valueContentType = []string{"text/event-stream"}
-	// the Cache-Control of an event stream; shared like valueContentType
+	// the Cache-Control of an event stream
 	valueNoCache = []string{"no-cache, no-transform"}
-	// the X-Accel-Buffering of an event stream, which tells nginx not to hold it back;
-	// shared like valueContentType
+	// the X-Accel-Buffering of an event stream, which tells nginx not to hold it back
 	valueNoBuffer = []string{"no"}
 )
 

@@ -75,7 +75,7 @@ func (s *Spec) withContainer(path string) (*container, *Spec) {
 	return c, s
 }
 
-// forget tells the watchdog that the container has ended, and removes the file with its id.
+// forget has the watchdog forget the container (removeContainer), and removes the file with its id, if that is ours.
 func (c *container) forget() {
 	watchdog.removeContainer(c.key)
 	c.removeFile()

@@ -35,7 +35,7 @@ func (d *watchdogPipe) add(pgid int, marker string) {
 	d.writeLine(fmt.Sprintf("+%d %s\n", pgid, marker))
 }
 
-// remove tells the watchdog that a process group has ended.
+// remove has the watchdog forget a process group: it has ended.
 func (d *watchdogPipe) remove(pgid int) { d.writeLine(fmt.Sprintf("-%d\n", pgid)) }
 
 // addContainer tells the watchdog of a container, and returns the key by which the watchdog knows it.
@@ -47,7 +47,8 @@ func (d *watchdogPipe) addContainer(c *container) int {
 	return key
 }
 
-// removeContainer tells the watchdog that the container with this key has ended.
+// removeContainer has the watchdog forget the container with this key: it has ended, it was never started, or it could
+// not be ended.
 func (d *watchdogPipe) removeContainer(key int) { d.writeLine(fmt.Sprintf("]%d\n", key)) }
 
 // writeLine writes one line, with its line feed, to the watchdog. A watchdog that has ended, or that does not read so

@@ -68,7 +68,8 @@ func ParseTransportMode(text string) (TransportMode, error) {
 
 // Options tune a Dialer. The zero value works.
 type Options struct {
-	// TransportMode says which transports are tried at an http or https URL; others have one transport.
+	// TransportMode says which transports are tried at an http or https URL, and in which order. A URL of another
+	// scheme (ws, wss, unix, tcp) has one transport.
 	TransportMode TransportMode
 
 	// Header is added to every HTTP request. A socket (unix, tcp) has no place

@@ -105,8 +105,8 @@ func (s *Spans) endWithResponse(p *observe.Passed, one *recordedSpan) {
 	s.endSpan(one, fault, text, more...)
 }
 
-// bridgeErrorType returns the error.type of an error that the bridge has answered itself. code is the code of that error, which it
-// returns if the reason is none of those for which it has a word.
+// bridgeErrorType returns the error.type of m, an error with which the bridge itself has answered: "timeout"; "session_lost" if the
+// server or the bridge ends; for any other reason code, the code of the error.
 func bridgeErrorType(m *jsonrpc.Message, code string) string {
 	reason, _ := jsonrpc.Text(m.Lookup("error", "data", "reason"))
 	switch reason {

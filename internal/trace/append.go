@@ -113,7 +113,8 @@ func (w *objectWriter) subject(s *subject) {
 // key begins a member: it appends name, which is `,"KEY":`.
 func (w *objectWriter) key(name string) { w.dst = append(w.dst, name...) }
 
-// end makes an object of the members that were appended since dst was begin bytes long: their first comma becomes the brace.
+// end makes an object of the members that were appended since dst was begin bytes long; none: the empty object. The comma of the
+// first member becomes the opening brace, and the closing brace is appended.
 func (w *objectWriter) end(begin int) {
 	if len(w.dst) == begin {
 		w.dst = append(w.dst, ',')

@@ -142,7 +142,7 @@ func (l *liveView) addRecord(r *trace.Record, line []byte) error {
 }
 
 // printEarlier prints w, a request that came before the viewer did (Earlier), whose line is line. With printPending, one that
-// has not waited for pendingInterval is printed later.
+// has not waited for pendingInterval is printed later, if there was room to keep it (beginRequest).
 func (l *liveView) printEarlier(w *waitingRequest, line []byte) error {
 	v := &View{Record: &w.record, Pending: true, Waited: w.record.Duration}
 	if l.printPending && v.Waited < pendingInterval {
