@@ -88,7 +88,7 @@ type eraSplit struct {
 	receiver    sync.WaitGroup     // waits for the goroutine that receives from the client for both halves
 	stopReceive context.CancelFunc // ends the Receive for both halves; nil: there was none yet
 
-	mu           sync.Mutex                    // guards the halves and what is known of the client
+	mu           sync.Mutex                    // guards the fields below, but of halves only what says so
 	halves       [2]eraClientConn              // the one for legacy and the one for modern messages, at the indexes legacyHalf and modernHalf
 	firstHalf    *eraClientConn                // the half that the client's first message is for; set before any Handler is started; nil before
 	openRequests map[jsonrpc.ID]*eraClientConn // requests without an answer, and the half that each went to; nil until there are both

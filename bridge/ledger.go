@@ -44,7 +44,7 @@ type ledger struct {
 	budgetShare   *budget.Share   // the part of PumpOptions.Budget that the calls take, in the name of the client's party; nil: memory is not counted. Under mu
 	runningTimers sync.WaitGroup  // waits for time-outs that run or may still run, and for giveUp
 
-	mu         sync.Mutex           // guards the calls and what else is known of them
+	mu         sync.Mutex           // guards the fields below, and budgetShare
 	calls      map[jsonrpc.ID]*call // the requests without an answer, by id
 	byServerID map[jsonrpc.ID]*call // those of calls that the server knows by another id than the client, by that (serverID)
 	// ids, as the server knows them, of requests that were cancelled or answered by the bridge, and that the server

@@ -161,7 +161,7 @@ func (s *backgroundSource) wait() {
 type interrupter struct {
 	setDeadline func(time.Time) error // sets the file's deadline, for reads or for writes
 
-	mu          sync.Mutex      // guards the watching of a context, and the flags
+	mu          sync.Mutex      // guards the fields below; held while setDeadline is called
 	watchedDone <-chan struct{} // the Done of the context that is watched; nil: none is
 	stopWatch   func() bool     // ends the watching of the context; nil: none is watched
 	expired     bool            // the deadline is in the past, because the watched context has ended

@@ -23,7 +23,7 @@ type childOutput struct {
 	leftover []byte     // what was in the pipe when finish closed it, and Read has not returned yet
 	endErr   error      // what Read returns after the last bytes; nil: the output has not ended
 
-	deadlineMu    sync.Mutex // guards the file's deadline, and what it is made of
+	deadlineMu    sync.Mutex // guards the fields below, and is held while f's read deadline is set
 	deadline      time.Time  // the reader's, set with SetReadDeadline; zero: none
 	exited        bool       // the process has exited
 	quietDeadline time.Time  // once the process has exited: until when a Read waits; if nothing comes, the output has ended. Each Read sets it anew

@@ -14,7 +14,7 @@ import (
 type inbound struct {
 	bridge.Inbox
 
-	mu             sync.Mutex    // guards the two counts and held
+	mu             sync.Mutex    // guards the fields below
 	deliveredCount int           // how many messages deliver was given
 	takenCount     int           // how many of the messages that deliver was given a Sink has taken
 	held           []heldMessage // the shares of messages that no Sink has taken, the oldest first

@@ -34,7 +34,7 @@ type Tokens struct {
 	readsOnce bool                     // file is a pipe, which can be read only once
 	set       atomic.Pointer[tokenSet] // the tokens that are valid now
 
-	mu             sync.Mutex                     // guards the two maps; held while set is replaced
+	mu             sync.Mutex                     // guards the fields below; held while set is replaced
 	validityByName map[string]validity            // the validity of each valid name that has sent a request; nil: none has yet
 	validityBySum  map[[sha256.Size]byte]validity // the validity of each valid token that has come with a request, by its SHA-256 sum; nil: none has yet
 }
