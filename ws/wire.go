@@ -77,7 +77,7 @@ type wire struct {
 	readStart atomic.Int64 // elapsed at the beginning of the Read that goes on; 0: none does
 	stalled   atomic.Bool  // the stream was closed because a write has taken too long
 
-	mu                sync.Mutex    // guards the fields below
+	mu                sync.Mutex    // guards the fields below, stallTimeout and the setting of stallTimer
 	notBusy           *sync.Cond    // signalled when busy has ended or err is set
 	buf               []byte        // frames that were not written yet; nil: none
 	corked            bool          // frames only gather, until flush
