@@ -19,17 +19,17 @@ const ballastSize = 8 << 20
 // where there are many sessions or large messages.
 func newBallast() []byte { return make([]byte, ballastSize) }
 
-// The garbage that a ballast lets wait is memory that is touched for the first time, and in a virtual machine that costs more
-// than the collections until there have been thousands of calls. So a bridge collects when there is as much garbage as
-// without a ballast, until it is busy: it has collected busyCollections times within busyTime.
+// With a ballast, the garbage of the first 1,600 calls goes into memory that the process has not used before. The system has to
+// give it page by page, which in a virtual machine costs more than the collections that are saved. So garbage gets this memory only
+// once the bridge is busy, which means that Go has collected busyCollections times within busyTime.
 const (
-	calmGCPercent   = 35 // GOGC until then: of 9 MiB in use, ballast included, 3 MiB
+	calmGCPercent   = 35 // GOGC until the bridge is busy: with 9 MiB in use, 8 of them the ballast, Go collects after 3 MiB of garbage
 	busyCollections = 20
 	busyTime        = 5 * time.Second
 )
 
-// collectOftenUntilBusy sets GOGC to calmGCPercent until the bridge is busy or ctx is done, and then to what it was. It does so at
-// once if the user has set GOGC.
+// collectOftenUntilBusy sets GOGC to calmGCPercent, waits until the bridge is busy or ctx is done, and sets GOGC to what it was.
+// If GOGC was not 100, the user has chosen it: then nothing is waited for.
 func collectOftenUntilBusy(ctx context.Context) {
 	const defaultGCPercent = 100
 	before := debug.SetGCPercent(calmGCPercent)

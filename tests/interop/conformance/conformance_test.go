@@ -76,14 +76,16 @@ var legs = []leg{
 	{name: "demo", since: "2025-11-25", direct: "go", serve: func(t testing.TB) []string { return []string{"--", peers.DemoEverything(t)} }},
 }
 
-// A suite waits half a second for some things, and on a busy machine they come later. So at most three suites run at a
-// time (atOnce), and one that is not as wanted runs again while no other does (machine): tries times in all.
+// A suite waits half a second for some things, and on a busy machine they come later. So few suites run at a time, and one with
+// a wrong check runs again while no other does. The Go SDK's server also passes one check by chance on stdio, that of
+// notifications/prompts/list_changed on a subscription: the end of a session's older subscription ends its newer one, too, if the
+// server sees it later.
 var (
-	atOnce  = make(chan struct{}, 3)
-	machine sync.RWMutex
+	atOnce  = make(chan struct{}, 3) // holds an element for each suite that runs among others
+	running sync.RWMutex             // is read-locked by each suite that runs among others, and locked by one that runs alone
 )
 
-const tries = 4
+const tries = 4 // how often a suite runs at most
 
 // TestServer runs the server scenarios: directly, which must leave nothing to
 // be desired but what exceptions.json lists, and through the bridge.
@@ -153,21 +155,21 @@ func TestClient(t *testing.T) {
 			// Not parallel: sse-retry measures time, to 200 ms.
 			t.Run(version+"/"+scenario, func(t *testing.T) {
 				client := peers.StdioClient(t)
-				through := func(leg, command string, direct results) results {
+				runLeg := func(leg, command string, direct results) results {
 					return runAndJudge(t, leg, version, direct, func() (results, error) { return runClientScenario(t, command, scenario, version) })
 				}
-				direct := through("direct client", client, nil)
+				direct := runLeg("direct client", client, nil)
 				for _, l := range clientLegs(version) {
 					command := client + " -revision " + l.revision + " " + peers.Bridge(t) + " connect " + l.flags
-					through(l.name, strings.TrimSpace(command), direct)
+					runLeg(l.name, strings.TrimSpace(command), direct)
 				}
 			})
 		}
 	}
 }
 
-// runAndJudge runs a suite and fails for what judge finds: of the last of several runs, if each has something wrong. It returns
-// the results.
+// runAndJudge runs a suite until judge finds nothing wrong, tries times at most, and returns the results of the last run. What is
+// wrong in that one fails the test; what was wrong before is logged.
 func runAndJudge(t *testing.T, leg, version string, direct results, run func() (results, error)) results {
 	t.Helper()
 	res, err := runAmongOthers(run)
@@ -188,24 +190,24 @@ func runAndJudge(t *testing.T, leg, version string, direct results, run func() (
 }
 
 func runAmongOthers(run func() (results, error)) (results, error) {
-	machine.RLock()
-	defer machine.RUnlock()
+	running.RLock()
+	defer running.RUnlock()
 	atOnce <- struct{}{}
 	defer func() { <-atOnce }()
 	return run()
 }
 
 func runAlone(run func() (results, error)) (results, error) {
-	machine.Lock()
-	defer machine.Unlock()
+	running.Lock()
+	defer running.Unlock()
 	return run()
 }
 
-// judge finds wrong every failed check, every warning that the direct run
-// did not give, and every check that succeeded directly and is skipped or
+// judge returns a text for each failed check, for each warning that the direct run
+// did not give, and for each check that succeeded directly and is skipped or
 // not even reported through the bridge, save the exceptions of exceptions.json;
-// and also an exception that is not needed. The direct run itself has
-// no yardstick.
+// and one for each exception that is not needed. summary counts the scenarios. The direct run itself has
+// no yardstick: direct is nil then.
 func judge(t *testing.T, leg, version string, direct, bridged results) (wrong []string, summary string) {
 	t.Helper()
 	note := func(format string, args ...any) { wrong = append(wrong, leg+": "+fmt.Sprintf(format, args...)) }
