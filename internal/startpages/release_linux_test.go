@@ -3,44 +3,16 @@ package startpages
 import (
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
-)
 
-// executableRSS returns how many KiB of the executable's pages that can be released are in the process, as smaps tells it.
-func executableRSS(t *testing.T) (kib int) {
-	t.Helper()
-	executable, err := os.Readlink("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	smaps, err := os.ReadFile("/proc/self/smaps")
-	if err != nil {
-		t.Fatal(err)
-	}
-	isOurs := false
-	for line := range strings.Lines(string(smaps)) {
-		fields := strings.Fields(line)
-		switch {
-		case len(fields) >= 5 && !strings.HasSuffix(fields[0], ":"):
-			isOurs = fields[len(fields)-1] == executable && !strings.Contains(fields[1], "w")
-		case isOurs && fields[0] == "Rss:":
-			n, err := strconv.Atoi(fields[1])
-			if err != nil {
-				t.Fatal(err)
-			}
-			kib += n
-		}
-	}
-	return kib
-}
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+)
 
 // What only starting has needed does not stay in memory.
 func TestRelease(t *testing.T) {
-	before := executableRSS(t)
+	before := bridgetest.ExecutableRSS(t, os.Getpid())
 	Release()
-	after := executableRSS(t)
+	after := bridgetest.ExecutableRSS(t, os.Getpid())
 	t.Logf("%d KiB of the executable in memory, before %d", after, before)
 	if after > before*7/8 {
 		t.Errorf("%d KiB of the executable are in memory; before there were %d", after, before)
