@@ -24,10 +24,10 @@ type parser struct {
 
 	lookup             func(string) (string, bool)  // returns the value of an environment variable, and whether it is set
 	readFile           func(string) ([]byte, error) // reads a file that the configuration file names; nil: such files are not read
-	onlyServer         string                       // Options.OnlyServer
-	commandsOnlyClient string                       // Options.CommandsOnlyClient
-	checkServer        func(Server) error           // Options.CheckServer
-	checkScopes        func(string) error           // Options.CheckScopes
+	onlyServer         string                       // the name of the server that is wanted; "": all that are not disabled (Options.OnlyServer)
+	commandsOnlyClient string                       // the name of the client that knows no server with a URL; "": the file is for no such client (Options.CommandsOnlyClient)
+	checkServer        func(Server) error           // returns what else is wrong with a server in which no mistake was found; nil: nothing more is checked (Options.CheckServer)
+	checkScopes        func(string) error           // returns what is wrong with one line of "scopes", such as "tools/call delete_* -> admin"; nil: the lines are not checked (Options.CheckScopes)
 	defaults           Settings                     // the settings of a server that says nothing: those of Options, and then of the file's "defaults"
 
 	missingIsNotice bool      // the server that is read now is not wanted: if something that it needs is not there, that is a notice, not a mistake
