@@ -53,8 +53,13 @@ type Options struct {
 	// is no room is answered with an error (mux.Options.MaxCalls). 0 means no bound.
 	MaxCalls int
 
-	IdleTimeout time.Duration // how long a server that is not Exclusive is kept without clients, or longer, until no calls in it wait for clients; 0: not at all
-	ParkTimeout time.Duration // how long an Exclusive server is kept without clients, or longer, if calls in it wait for them; without such calls it ends at once
+	// IdleTimeout is how long a server that is not Exclusive is kept without clients. As long as calls in it wait for
+	// clients, it is kept longer. 0: it ends at once, unless such calls wait.
+	IdleTimeout time.Duration
+
+	// ParkTimeout is how long an Exclusive server is kept without clients, if calls in it wait for them when the last one
+	// leaves. As long as they wait, it is kept longer. If no calls wait when the last client leaves, it ends at once.
+	ParkTimeout time.Duration
 
 	// IsolateCrashes says that a principal whose calls end the server that all share (the zero Key) gets one of
 	// its own for isolationTime; crashIsolation.noteCrash says which principals those are.

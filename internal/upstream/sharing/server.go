@@ -139,8 +139,8 @@ func (p *Pool) leave(s *Server, single bool) {
 	s.expiry.Set(s.idleSince.Add(p.idleTimeoutOf(s)))
 }
 
-// idleTimeoutOf returns how long a server without members is kept: Options.ParkTimeout if it is Exclusive, else
-// IdleTimeout.
+// idleTimeoutOf returns how long a server is kept after its last member has left: Options.IdleTimeout, or ParkTimeout if
+// it is Exclusive. An Exclusive server gets that time only if calls wait in it; otherwise leave ends it at once.
 func (p *Pool) idleTimeoutOf(s *Server) time.Duration {
 	if s.Key.Exclusive != 0 {
 		return p.opts.ParkTimeout
