@@ -27,7 +27,7 @@ import (
 type loginFlags struct {
 	credential    credentialFlags // the flags that say whose credential is meant
 	useDeviceCode bool            // --device-code: sign in with a code on another device
-	registerAnew  bool            // --fresh: register the client anew first
+	registerAnew  bool            // --fresh: register the client anew first, even if a registration is stored; no effect on a client whose id needs no registration by us
 	cancel        bool            // --cancel: end the sign-in to this server that is under way in another process
 	detached      bool            // --detached (not in the help): this process does the sign-in of a bridge that has started it
 	callback      string          // --callback: where the browser has ended, for the sign-in of another process; "-": read it from stdin; "": not given

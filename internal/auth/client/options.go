@@ -132,7 +132,7 @@ func (o Options) key() (tokenstore.Key, error) {
 	return id.Key()
 }
 
-// toHTTPURL returns a server's URL with http in the place of ws, https of wss: its metadata is there.
+// toHTTPURL returns a server's URL for HTTP requests, such as for its metadata: with http for ws, https for wss, otherwise unchanged. The error is CanonicalURL's.
 func toHTTPURL(server string) (string, error) {
 	if _, err := tokenstore.CanonicalURL(server); err != nil {
 		return "", err

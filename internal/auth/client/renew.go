@@ -40,7 +40,7 @@ type renewer struct {
 	currentRenewal        *renewal              // the renewal under way; nil: none is
 	renewPause            renewalPause          // the pause after the last renewal that failed, or whose credential could not be stored; the zero value: there is none
 	unrenewableGeneration tokenstore.Generation // the credential that is not renewed for maxRenewPause from unrenewableAt on, since that would not help; 0: none
-	unrenewableAt         time.Time             // when markUnrenewable was called
+	unrenewableAt         time.Time             // when markUnrenewable was last called; the pause of maxRenewPause begins then
 	unsavedCredential     *unsavedCredential    // the renewed credential that could not be stored; nil: there is none
 }
 
@@ -327,7 +327,7 @@ func (r *renewer) adoptWithoutRefresh(e tokenstore.Entry) {
 	}
 }
 
-// markUnrenewable notes that the server refuses new tokens too, so that the credential of this generation is not renewed for maxRenewPause.
+// markUnrenewable notes that a new token would not help: the server refuses one just issued, or has another issuer. For maxRenewPause the credential of this generation is not renewed.
 func (r *renewer) markUnrenewable(generation tokenstore.Generation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -26,7 +26,7 @@ type Browser interface{ Open(addr string) error }
 type SignInOptions struct {
 	Browser         Browser                // opens the page; nil: there is none, and a device code is asked for where the server has them
 	UseDeviceCode   bool                   // the person signs in with a device code even if there is a Browser
-	RegisterAnew    bool                   // the client is registered again even if a registration is stored
+	RegisterAnew    bool                   // the client is registered again even if a registration is stored; no effect where ClientID or ClientMetadataURL is its id
 	TriedGeneration *tokenstore.Generation // the generation of the stored credential that is not enough: BeginSignIn returns ErrAlreadySignedIn if another one with an access token is stored; nil: that is not checked
 	Timeout         time.Duration          // how long the person has, at most: a device code may end sooner; 0: 10 minutes
 	OnProgress      func(what string)      // told what BeginSignIn waits for next, in a few words; nil: nobody is told
