@@ -16,10 +16,13 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 )
 
-// Options returns the settings as package client takes them, with their Store opened, their files of secrets and keys
-// read (those that are regular files are read again at each use, files with an assertion or an id token only then), and an
-// HTTP client of their own, whose CloseIdleConnections is called in the end. SignIn and OnError are left to the caller. ctx
-// bounds a question to the system's keyring. It makes no request.
+// Options returns the settings as package client takes them. It opens the Store, and makes an HTTP client, whose
+// CloseIdleConnections the caller calls in the end. SignIn and OnError are left to the caller. ctx bounds a question to the
+// system's keyring. It makes no request.
+//
+// Files with a client secret, or with the key that signs client assertions, are read here and again at each use. Files
+// with an assertion or an id token are read at each use only. A file that can be read only once, such as a pipe, is read
+// here only, and so are the certificates and keys of TLS.
 func (s Settings) Options(ctx context.Context) (client.Options, error) {
 	if err := s.Check(); err != nil {
 		return client.Options{}, err
