@@ -32,7 +32,7 @@ type denial struct {
 	err         error        // the reason in more words, for Options.OnDenied; nil: that is not called
 }
 
-// What clients are told: fixed texts, so that a reply says nothing of the token.
+// How a denial is answered and reported, by its reason.
 var (
 	denialStatuses  = [reasonCount]int{401, 401, 401, 401, 401, 400, 403, 503} // the HTTP status of the reply, by reason
 	oauthErrorCodes = [reasonCount]string{
@@ -68,8 +68,8 @@ func (p *Protector) reportDenial(r *http.Request, why *denial) {
 	}
 }
 
-// retryAfterHeader is for replies that say that nobody can tell now.
-var retryAfterHeader = []string{"5"} // the value of Retry-After, in seconds, in replies for the reason unavailable
+// retryAfterHeader is the value of Retry-After, in seconds, in replies for the reason unavailable.
+var retryAfterHeader = []string{"5"}
 
 // deny reports a denial, sets the headers of the reply on h (challenge, nonce, Retry-After), and returns the rest of
 // the reply. e is the endpoint of the request.
