@@ -16,12 +16,13 @@ const (
 	maxTailLineBytes = 512      // how many bytes of a line StderrTail returns at most
 )
 
-// stderrLines reads a child's stderr line by line, hands each line to a callback, and keeps the last ones.
+// stderrLines reads a child's stderr line by line, hands each line to a callback, and keeps the last ones for
+// StderrTail.
 type stderrLines struct {
 	onLine func(line []byte) // called with each line of the child's stderr, which it must not keep: Stderr of the Spec; nil: nobody is told
 
 	mu            sync.Mutex // guards tail and keptStackCall
-	tail          [][]byte   // the last lines, oldest first
+	tail          [][]byte   // the last lines, oldest first, each perhaps cut, without most lines of stacks (addToTail)
 	keptStackCall bool       // tail has a call of the stack that is being printed: no other of its calls is kept
 }
 

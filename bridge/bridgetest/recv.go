@@ -27,7 +27,7 @@ type takeOneSink struct {
 	m    jsonrpc.Message    // the message that was taken
 }
 
-// errEnough is with what a Sink for one message refuses another, and a watchedSink a call that should not be.
+// errEnough is the error with which a Sink for one message refuses another one, and a watchedSink refuses a call that should not be.
 var errEnough = errors.New("one message is enough")
 
 // TrySend implements bridge.Sink: it takes the first message, as Send does.

@@ -50,7 +50,7 @@ type modernTools struct {
 type modernListing struct {
 	began time.Time     // when the walk began
 	done  chan struct{} // closed when the walk has ended
-	ok    bool          // the server has answered each request of the walk; to be read after done
+	ok    bool          // the server has answered each request of the walk, perhaps with an error; to be read after done
 }
 
 // lookUp returns what was learned of a tool after afterSeq. If that is nothing, it returns the
@@ -73,7 +73,7 @@ func (t *modernTools) lookUp(name string, afterSeq uint64, needed bool) (tool mo
 }
 
 // endListing ends a walk that was made for the sake of the tool called name, of which nothing was learned after
-// afterSeq before. ok: the server has answered. If the tool was in no page, that is noted.
+// afterSeq before. ok: the server has answered, perhaps with an error. If the tool was in no page, that is noted.
 func (t *modernTools) endListing(l *modernListing, ok bool, name string, afterSeq uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -116,7 +116,7 @@ type Prober struct {
 	known           bool                // the server's era is known, and modern says which
 	foundAt         time.Time           // when the era was found, if it is known
 	modern          bool                // the server speaks 2026-07-28; it means nothing unless known is true
-	skipsInitialize bool                // the server is a modern one that refuses initialize, or begins no session
+	skipsInitialize bool                // the server is a modern one that refuses initialize, or answers it without beginning a session
 	inquiries       map[string]*inquiry // the inquiries in progress, by party
 	lastErr         error               // why the last inquiry has failed; nil: it has not, or the era was found since
 	spare           *Process            // a process that has told its era and waits for a client; nil: none
