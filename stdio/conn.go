@@ -101,6 +101,8 @@ type clientState struct {
 // a blocked Receive or Send at once. Otherwise a goroutine reads r from the first
 // Receive on, Close waits for it, and closer must make a blocked r.Read return.
 //
+// If the peer is a server and w a pipe, nobody else may write to the pipe.
+//
 // Send makes one write of each message up to 64 KiB. When its context ends in
 // the middle of a message the peer would take the next one for the rest of it:
 // the Conn then fails with ErrCutOff, as if it was closed; Close is still needed.
@@ -122,7 +124,7 @@ func newConn(r io.Reader, w io.Writer, closer func() error, opts Options, mayAba
 	c.end.init()
 	c.in.src = newSource(r, mayAbandon)
 	c.in.lines = lines{src: c.in.src, max: opts.MaxMessageSize}
-	c.out = outgoing{dest: newDestination(w, c.abort), tryWrite: newTryWriter(w), writeTurn: make(chan struct{}, 1)}
+	c.out = outgoing{dest: newDestination(w, c.abort), try: newTryWriter(w, opts.Peer == Server), writeTurn: make(chan struct{}, 1)}
 	return c
 }
 

@@ -21,8 +21,8 @@ var errNoMessage = errors.New("stdio: send of an invalid message")
 
 // outgoing is the part of a Conn that writes to the peer.
 type outgoing struct {
-	dest     destination // where the bytes of the messages go
-	tryWrite tryWriter   // writes what the peer takes at once; nil: that cannot be done
+	dest destination // where the bytes of the messages go
+	try  tryWriter   // writes what the peer takes at once
 	// a lock: holds one element while somebody writes; a channel, because waiting for
 	// it must end with a ctx
 	writeTurn chan struct{}

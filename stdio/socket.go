@@ -249,7 +249,7 @@ func (c *socketConn) Send(ctx context.Context, m jsonrpc.Message) error {
 // TrySend implements bridge.Conn: it sends a message that the peer takes at once; false: it has sent nothing. peerWatch
 // then looks whether the peer acknowledges the message.
 func (c *socketConn) TrySend(m jsonrpc.Message) bool {
-	if c.out.tryWrite == nil {
+	if c.out.try.limit == 0 {
 		return false
 	}
 	c.peerWatch.noteSending()

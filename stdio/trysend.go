@@ -9,29 +9,35 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// tryWriter writes what can be taken at once, and returns how many bytes that was: all
-// of p or none, unless the peer's receive window is so small that a connection takes a
-// part. One goroutine at a time may call it.
-type tryWriter func(p []byte) int
+// tryWriter writes lines without waiting.
+type tryWriter struct {
+	limit int // the length of the longest line that may be taken, in bytes; 0: none is
 
-// newTryWriter returns a tryWriter for w; nil: a write to w might wait, or be taken in part.
-func newTryWriter(w io.Writer) tryWriter {
+	// write writes what can be taken at once, and returns how many bytes that was: all of line or none, unless the peer's receive
+	// window is so small that a connection takes a part. One goroutine at a time may call it. nil if limit is 0.
+	write func(line []byte) int
+}
+
+// newTryWriter returns a tryWriter for w. It takes nothing if a write to w might wait, or be taken in part. isOurs says that nobody else
+// writes to w if it is a pipe.
+func newTryWriter(w io.Writer, isOurs bool) tryWriter {
 	switch w := w.(type) {
 	case *os.File:
-		return pipeTryWriter(w)
+		return pipeTryWriter(w, isOurs)
 	case net.Conn:
 		return socketTryWriter(w)
 	}
-	return nil
+	return tryWriter{}
 }
 
-// TrySend implements bridge.Conn: it writes a message of up to 4 KiB that the peer
-// takes at once, and returns false, having done nothing, for any other. A pipe takes
-// that much as a whole or not at all, and a socket takes it when its peer has taken
+// TrySend implements bridge.Conn: it writes a message of up to 4 KiB, or up to 64 KiB to the pipe of a server, that the peer
+// takes at once, and returns false, having done nothing, for any other. A pipe takes 4 KiB
+// as a whole or not at all, and more if it is empty; a socket takes it when its peer has taken
 // all that was sent before. If the peer has taken a part of it all the same, the Conn
 // ends with ErrCutOff, and TrySend returns true.
 func (c *Conn) TrySend(m jsonrpc.Message) bool {
-	if c.out.tryWrite == nil || m.Kind() == jsonrpc.Invalid || m.Size() > 2*smallBufferSize || c.end.endError(context.Background()) != nil {
+	limit := c.out.try.limit
+	if m.Kind() == jsonrpc.Invalid || m.Size() > 2*limit || c.end.endError(context.Background()) != nil {
 		return false
 	}
 	select {
@@ -41,7 +47,7 @@ func (c *Conn) TrySend(m jsonrpc.Message) bool {
 	}
 	defer func() { <-c.out.writeTurn }()
 	first, id, rest := m.SplitLineAtID()
-	if c.out.err != nil || len(first)+len(id)+len(rest) >= smallBufferSize {
+	if c.out.err != nil || len(first)+len(id)+len(rest) >= limit {
 		return false
 	}
 	c.noteOutgoing(m)
@@ -49,10 +55,11 @@ func (c *Conn) TrySend(m jsonrpc.Message) bool {
 	defer putChunk(chunk)
 	line := appendLine(chunk[:0], first, id, rest)
 	c.out.dest.rearm()
-	n := c.out.tryWrite(line)
+	n := c.out.try.write(line)
 	if 0 < n && n < len(line) {
 		// Nobody is to wait for the rest. It takes a window of a few bytes for an
-		// empty connection not to take a line.
+		// empty connection not to take a line, and a server that makes its pipe smaller
+		// at this moment for an empty pipe not to.
 		c.fail(ErrCutOff)
 		return true
 	}

@@ -7,56 +7,66 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mcp-bridge/mcp-bridge/internal/sockstate"
 )
 
 // pipeBuf is how many bytes a pipe takes as a whole or not at all (pipe(7), PIPE_BUF).
 const pipeBuf = 4096
 
-// pipeTryWriter returns a tryWriter for a file. It returns nil unless the file is a pipe whose deadlines work.
-func pipeTryWriter(f *os.File) tryWriter {
+// pipeTryWriter returns a tryWriter for a file. It takes nothing unless the file is a pipe whose deadlines work, and lines above pipeBuf
+// only if nobody else writes to the pipe (isOurs).
+func pipeTryWriter(f *os.File, isOurs bool) tryWriter {
 	info, err := f.Stat()
 	if err != nil || info.Mode()&os.ModeNamedPipe == 0 || f.SetWriteDeadline(time.Time{}) != nil {
-		return nil // the last means that a write may block
+		return tryWriter{} // the last means that a write may block
 	}
 	raw, err := f.SyscallConn()
 	if err != nil {
-		return nil
+		return tryWriter{}
 	}
-	write := rawTryWriter(raw)
-	return func(p []byte) int {
-		if len(p) > pipeBuf {
-			return 0
-		}
-		return write(p)
+	limit := pipeBuf
+	if isOurs {
+		limit = chunkSize
 	}
+	return tryWriter{limit, rawTryWriter(raw, func(fd uintptr, size int) bool {
+		return size <= pipeBuf || isEmptyPipe(int(fd), size)
+	})}
 }
 
-// socketTryWriter returns a tryWriter for a connection. It returns nil for TLS, and where the system does not say
+// isEmptyPipe reports whether nothing is in a pipe that holds at least size bytes (pipe(7): FIONREAD, F_GETPIPE_SZ).
+func isEmptyPipe(fd, size int) bool {
+	unread, err := unix.IoctlGetInt(fd, unix.TIOCINQ) // FIONREAD, by its other name
+	if err != nil || unread > 0 {
+		return false
+	}
+	capacity, err := unix.FcntlInt(uintptr(fd), unix.F_GETPIPE_SZ, 0)
+	return err == nil && size <= capacity
+}
+
+// socketTryWriter returns a tryWriter for a connection. It takes nothing with TLS, and where the system does not say
 // whether the peer has taken what was sent.
 func socketTryWriter(c net.Conn) tryWriter {
 	if _, encrypted := c.(*tls.Conn); encrypted {
-		return nil
+		return tryWriter{}
 	}
 	taken := sockstate.OutputDrainedFunc(c)
 	if taken == nil {
-		return nil
+		return tryWriter{}
 	}
-	write := rawTryWriter(sockstate.RawConn(c))
-	return func(p []byte) int {
-		if len(p) > sockstate.MaxInlineBytes || !taken() {
-			return 0
-		}
-		return write(p)
-	}
+	return tryWriter{sockstate.MaxInlineBytes, rawTryWriter(sockstate.RawConn(c), func(uintptr, int) bool { return taken() })}
 }
 
-// rawTryWriter returns a tryWriter that makes one write to raw, without waiting.
-func rawTryWriter(raw syscall.RawConn) tryWriter {
+// rawTryWriter returns a function for tryWriter.write: it makes one write to raw, without waiting, unless fits is false. fits is given the
+// file descriptor and the length of the line, and says whether the line will be taken whole.
+func rawTryWriter(raw syscall.RawConn, fits func(fd uintptr, size int) bool) func(line []byte) int {
 	var text []byte
 	var n int
 	write := func(fd uintptr) bool {
-		n, _ = syscall.Write(int(fd), text)
+		if fits(fd, len(text)) {
+			n, _ = syscall.Write(int(fd), text)
+		}
 		return true
 	}
 	return func(p []byte) int {

@@ -2,13 +2,17 @@ package stdio
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -62,7 +66,7 @@ func TestTrySendIsWhole(t *testing.T) {
 		}
 	}
 	if conn.TrySend(noteOf(t, 0, 4096)) {
-		t.Error("a line of 4097 bytes may be cut")
+		t.Error("a line of 4097 bytes may be cut in a pipe that is not empty")
 	}
 	_ = conn.Close(nil)
 	for ; ; read++ {
@@ -82,6 +86,48 @@ func TestTrySendIsWhole(t *testing.T) {
 	}
 	if conn.TrySend(noteOf(t, 0, 100)) {
 		t.Error("sent after Close")
+	}
+}
+
+// What is longer than a pipe takes as a whole goes to a server at once if its pipe is empty and large enough. To a client it does not:
+// others may write to the bridge's stdout.
+func TestTrySendIntoEmptyPipe(t *testing.T) {
+	for size, taken := range map[int]bool{4096: true, 10_000: true, 65535: true, 65536: false} {
+		conn, r := toPipe(t)
+		if got := conn.TrySend(noteOf(t, 1, size)); got != taken {
+			t.Errorf("a message of %d bytes: %v, and %v is right", size, got, taken)
+		}
+		if !taken {
+			continue
+		}
+		if conn.TrySend(noteOf(t, 2, 10_000)) {
+			t.Errorf("a pipe with %d bytes in it took 10,000 more", size)
+		}
+		line := make([]byte, size+1)
+		if _, err := io.ReadFull(r, line); err != nil || !bytes.HasSuffix(line, []byte("\"}}\n")) {
+			t.Errorf("%d bytes were sent, and the line is not whole: %v", size, err)
+		}
+		if !conn.TrySend(noteOf(t, 3, 10_000)) {
+			t.Error("the pipe is empty again, and takes nothing")
+		}
+	}
+
+	conn, r := toPipe(t)
+	raw, err := r.SyscallConn()
+	bridgetest.Must(t, err)
+	bridgetest.Must(t, raw.Control(func(fd uintptr) { _, err = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, 8192) }))
+	bridgetest.Must(t, err)
+	if conn.TrySend(noteOf(t, 1, 10_000)) || !conn.TrySend(noteOf(t, 1, 8000)) {
+		t.Error("a pipe of 8 KiB took 10,000 bytes, or did not take 8,000")
+	}
+
+	unread, w, err := os.Pipe()
+	bridgetest.Must(t, err)
+	defer unread.Close()
+	toClient := NewConn(strings.NewReader(""), w, w.Close, Options{Peer: Client})
+	defer toClient.Close(nil)
+	if toClient.TrySend(noteOf(t, 1, 4096)) || !toClient.TrySend(noteOf(t, 1, 4095)) {
+		t.Error("to a client more than 4 KiB was sent at once, or 4 KiB was not")
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// pipeTryWriter returns nil: on this system nothing is written without waiting.
-func pipeTryWriter(*os.File) tryWriter { return nil }
+// pipeTryWriter returns a tryWriter that takes nothing: on this system nothing is written without waiting.
+func pipeTryWriter(_ *os.File, isOurs bool) tryWriter { return tryWriter{} }
 
-// socketTryWriter returns nil: on this system nothing is written without waiting.
-func socketTryWriter(net.Conn) tryWriter { return nil }
+// socketTryWriter returns a tryWriter that takes nothing: on this system nothing is written without waiting.
+func socketTryWriter(net.Conn) tryWriter { return tryWriter{} }
