@@ -102,7 +102,8 @@ func (st *stream) jsonAnswer() (answer []event, mustStream bool) {
 }
 
 // keptAfter returns those of keptEvents that come after number seq. ok is false when the stream cannot
-// go on from there (LI18): it cannot be resumed, has no such event, is complete, or some events are not kept any more.
+// go on from there (LI18): it cannot be resumed, has no such event, is closed and seq is its last event, or some of the events
+// after seq are not kept any more.
 func (st *stream) keptAfter(seq uint64) (again []event, ok bool) {
 	if st.unresumable || seq > st.lastWrittenSeq() {
 		return nil, false
