@@ -108,7 +108,7 @@ type Param struct {
 // IsUsed reports whether a credential is used at all: Mode is not ModeNone.
 func (s Settings) IsUsed() bool { return s.Mode != ModeNone }
 
-// IsPersonal reports whether a person signs in: Mode is ModeAuto.
+// IsPersonal reports whether a person signs in: Mode is ModeAuto, or "", which means the same.
 func (s Settings) IsPersonal() bool { return cmp.Or(s.Mode, ModeAuto) == ModeAuto }
 
 // Check returns what is wrong with the settings, in the words of the flags; nil: nothing. It reads no file.
