@@ -232,8 +232,8 @@ func (p *serverProcess) notify(method string) {
 	}
 }
 
-// acceptUnterminated takes a message at the end of stdout that lacks nothing but its line feed, and reports whether there is
-// one.
+// acceptUnterminated takes the line that stdout has begun, if it is a message that lacks nothing but its line feed, and reports
+// whether it is. Stdout need not have ended.
 func (p *serverProcess) acceptUnterminated() (taken bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
