@@ -62,8 +62,8 @@ func (l *logWriter) tellDroppedLocked() []byte {
 	return fmt.Appendf(nil, "mcp-bridge: %s dropped: %s\n", printable.Count(n, "line of the log was", "lines of the log were"), l.slow)
 }
 
-// run is the goroutine of the logWriter: it writes queued lines until close was called and all are written. Behind the last queued line
-// it says how many were dropped, as no further line may come.
+// run is the goroutine of the logWriter: it writes queued lines until close was called and all are written. Whenever it has emptied
+// the queue it says how many lines were dropped, if any were, as no further line may come.
 func (l *logWriter) run() {
 	defer close(l.done)
 	for line := range l.lines {
