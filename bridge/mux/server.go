@@ -219,7 +219,8 @@ func (s *server) awaitSettled() {
 	}
 }
 
-// discardQueued empties out once the server has ended, and reports notifications as dropped: the calls were answered.
+// discardQueued empties out once the server has ended, and reports notifications as dropped. It does not report calls: they were
+// answered, or are passed on to the next server.
 func (s *server) discardQueued() {
 	for {
 		select {
