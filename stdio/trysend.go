@@ -9,12 +9,15 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// tryWriter writes lines without waiting.
+// tryWriter writes lines without waiting. One goroutine at a time may call its functions.
 type tryWriter struct {
-	limit int // the length of the longest line that may be taken, in bytes; 0: none is
+	limit int // the length of the longest line that may be taken, in bytes; 0: none is, and the functions are nil
 
-	// write writes what can be taken at once, and returns how many bytes that was: all of line or none, unless the peer's receive
-	// window is so small that a connection takes a part. One goroutine at a time may call it. nil if limit is 0.
+	// fits reports whether a line of size bytes will be taken as a whole or not at all. That holds until something is written.
+	fits func(size int) bool
+
+	// write writes what can be taken at once, and returns how many bytes that was: of a line that fits all or none, with the few
+	// exceptions that TrySend names.
 	write func(line []byte) int
 }
 
@@ -37,7 +40,7 @@ func newTryWriter(w io.Writer, isOurs bool) tryWriter {
 // ends with ErrCutOff, and TrySend returns true.
 func (c *Conn) TrySend(m jsonrpc.Message) bool {
 	limit := c.out.try.limit
-	if m.Kind() == jsonrpc.Invalid || m.Size() > 2*limit || c.end.endError(context.Background()) != nil {
+	if m.Kind() == jsonrpc.Invalid || limit == 0 || m.Size() > limit+maxLeftOut || c.end.endError(context.Background()) != nil {
 		return false
 	}
 	select {
@@ -47,7 +50,8 @@ func (c *Conn) TrySend(m jsonrpc.Message) bool {
 	}
 	defer func() { <-c.out.writeTurn }()
 	first, id, rest := m.SplitLineAtID()
-	if c.out.err != nil || len(first)+len(id)+len(rest) >= limit {
+	size := len(first) + len(id) + len(rest) + 1
+	if c.out.err != nil || size > limit || !c.out.try.fits(size) {
 		return false
 	}
 	c.noteOutgoing(m)
@@ -58,10 +62,13 @@ func (c *Conn) TrySend(m jsonrpc.Message) bool {
 	n := c.out.try.write(line)
 	if 0 < n && n < len(line) {
 		// Nobody is to wait for the rest. It takes a window of a few bytes for an
-		// empty connection not to take a line, and a server that makes its pipe smaller
-		// at this moment for an empty pipe not to.
+		// empty connection not to take a line. An empty pipe does not take one of more than 4 KiB if the
+		// server makes the pipe smaller at this moment, or the kernel has no memory for it.
 		c.fail(ErrCutOff)
 		return true
 	}
 	return n > 0
 }
+
+// maxLeftOut is how many bytes a message may be above the limit of a tryWriter: line breaks, which are left out, may be that many.
+const maxLeftOut = 4 << 10

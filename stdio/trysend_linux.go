@@ -30,9 +30,18 @@ func pipeTryWriter(f *os.File, isOurs bool) tryWriter {
 	if isOurs {
 		limit = chunkSize
 	}
-	return tryWriter{limit, rawTryWriter(raw, func(fd uintptr, size int) bool {
-		return size <= pipeBuf || isEmptyPipe(int(fd), size)
-	})}
+	var size int
+	var isEmpty bool
+	look := func(fd uintptr) { isEmpty = isEmptyPipe(int(fd), size) }
+	fits := func(lineSize int) bool {
+		if lineSize <= pipeBuf {
+			return true
+		}
+		size, isEmpty = lineSize, false
+		_ = raw.Control(look)
+		return isEmpty
+	}
+	return tryWriter{limit, fits, rawWriteFunc(raw)}
 }
 
 // isEmptyPipe reports whether nothing is in a pipe that holds at least size bytes (pipe(7): FIONREAD, F_GETPIPE_SZ).
@@ -55,18 +64,15 @@ func socketTryWriter(c net.Conn) tryWriter {
 	if taken == nil {
 		return tryWriter{}
 	}
-	return tryWriter{sockstate.MaxInlineBytes, rawTryWriter(sockstate.RawConn(c), func(uintptr, int) bool { return taken() })}
+	return tryWriter{sockstate.MaxInlineBytes, func(int) bool { return taken() }, rawWriteFunc(sockstate.RawConn(c))}
 }
 
-// rawTryWriter returns a function for tryWriter.write: it makes one write to raw, without waiting, unless fits is false. fits is given the
-// file descriptor and the length of the line, and says whether the line will be taken whole.
-func rawTryWriter(raw syscall.RawConn, fits func(fd uintptr, size int) bool) func(line []byte) int {
+// rawWriteFunc returns a function for tryWriter.write: it makes one write to raw, without waiting.
+func rawWriteFunc(raw syscall.RawConn) func(line []byte) int {
 	var text []byte
 	var n int
 	write := func(fd uintptr) bool {
-		if fits(fd, len(text)) {
-			n, _ = syscall.Write(int(fd), text)
-		}
+		n, _ = syscall.Write(int(fd), text)
 		return true
 	}
 	return func(p []byte) int {

@@ -89,11 +89,21 @@ func TestTrySendIsWhole(t *testing.T) {
 	}
 }
 
+// resizePipe makes a pipe hold size bytes.
+func resizePipe(t *testing.T, f *os.File, size int) {
+	t.Helper()
+	raw, err := f.SyscallConn()
+	bridgetest.Must(t, err)
+	bridgetest.Must(t, raw.Control(func(fd uintptr) { _, err = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, size) }))
+	bridgetest.Must(t, err)
+}
+
 // What is longer than a pipe takes as a whole goes to a server at once if its pipe is empty and large enough. To a client it does not:
 // others may write to the bridge's stdout.
 func TestTrySendIntoEmptyPipe(t *testing.T) {
 	for size, taken := range map[int]bool{4096: true, 10_000: true, 65535: true, 65536: false} {
 		conn, r := toPipe(t)
+		resizePipe(t, r, 64<<10) // a user that has many pipes gets smaller ones
 		if got := conn.TrySend(noteOf(t, 1, size)); got != taken {
 			t.Errorf("a message of %d bytes: %v, and %v is right", size, got, taken)
 		}
@@ -113,10 +123,7 @@ func TestTrySendIntoEmptyPipe(t *testing.T) {
 	}
 
 	conn, r := toPipe(t)
-	raw, err := r.SyscallConn()
-	bridgetest.Must(t, err)
-	bridgetest.Must(t, raw.Control(func(fd uintptr) { _, err = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, 8192) }))
-	bridgetest.Must(t, err)
+	resizePipe(t, r, 8192)
 	if conn.TrySend(noteOf(t, 1, 10_000)) || !conn.TrySend(noteOf(t, 1, 8000)) {
 		t.Error("a pipe of 8 KiB took 10,000 bytes, or did not take 8,000")
 	}
@@ -129,6 +136,15 @@ func TestTrySendIntoEmptyPipe(t *testing.T) {
 	if toClient.TrySend(noteOf(t, 1, 4096)) || !toClient.TrySend(noteOf(t, 1, 4095)) {
 		t.Error("to a client more than 4 KiB was sent at once, or 4 KiB was not")
 	}
+}
+
+// A child gets a message of 10 KB at once, and whole.
+func TestTrySendToChild(t *testing.T) {
+	c, m := dial(t, "echo"), noteOf(t, 1, 10_000)
+	if !c.TrySend(m) {
+		t.Fatal("a child that has got nothing yet does not take 10 KB at once")
+	}
+	wantText(t, c, string(m.Bytes()))
 }
 
 // Only where it is sure that nothing is cut off.

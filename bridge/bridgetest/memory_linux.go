@@ -21,7 +21,7 @@ func ExecutableRSS(tb testing.TB, pid int) (kib int) {
 		fields := strings.Fields(line)
 		switch {
 		case len(fields) >= 5 && !strings.HasSuffix(fields[0], ":"):
-			isOurs = fields[len(fields)-1] == executable && !strings.Contains(fields[1], "w")
+			isOurs = strings.HasSuffix(line, " "+executable+"\n") && !strings.Contains(fields[1], "w")
 		case isOurs && fields[0] == "Rss:":
 			n, err := strconv.Atoi(fields[1])
 			Must(tb, err)
