@@ -21,17 +21,20 @@ type Report struct {
 	Sent     int // how many messages of the client were sent
 	Compared int // how many messages of the server were compared with recorded ones
 
-	// Differences are the messages of the server that differ, are missing or are new, in the order of the recording.
+	// Differences are the messages of the server that differ, are missing or are new, in the order of the recording. If the server has
+	// ended before all messages of the client were sent, one more says that.
 	Differences []Difference
 
 	// Unanswered are the requests of the server that the recording has no answer to.
 	Unanswered []Difference
 }
 
-// A Difference says how one message of the server, or the answer to one of the client's requests, differs from the recording.
-// Its texts can be printed.
+// A Difference says how one message of the server, such as the answer to a request of the client, differs from the recording; or that
+// the server has ended too early. Its texts can be printed.
 type Difference struct {
-	Line    int      // line in the trace of the recorded message; of a new message, of the client's message after which it came; 0: before all
+	// Line is the line in the trace of the recorded message. Of a new message it is that of the client's message after which it came;
+	// of an answer to no request, and of the server's end, that of the last message that the client has sent. 0: there was none.
+	Line    int
 	Message string   // the method, and the name or URI, of the message or of the request that it answers; else what it is, in words
 	Summary string   // what differs, such as "is not answered"; "": Changes say it
 	Changes []string // a text for each place in the message that differs

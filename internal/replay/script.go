@@ -31,8 +31,8 @@ func (s *script) waits() bool {
 
 // splitScripts makes scripts of a recording, one for each request and notification of the client, except progress and
 // cancellations. Each message of the server belongs to one, unless the client has said nothing before. Progress, answers and
-// what a subscription brings name theirs. Other messages belong to the newest call in progress; if there is none, to the last
-// message of the client, or the last one answered.
+// what a subscription brings name theirs. Other messages belong to the newest call in progress; if there is none, to the message
+// of the client that was sent or answered last.
 func splitScripts(rec *Recording) (all []*script) {
 	var openCalls []*script // calls in progress
 	var last *script
