@@ -265,7 +265,7 @@ func (c *conn) handleReadFailure(err error) {
 // closeError is the error with which a conn ends when its peer has sent a close frame.
 type closeError struct {
 	peer   string // the name of the peer in texts
-	code   int    // the status of its close frame
+	code   int    // the status of its close frame; websocket.StatusNoStatusRcvd: the frame has none
 	reason string // the text of its close frame, in the peer's words; "": none
 }
 
