@@ -441,8 +441,8 @@ func (d *Redactor) appendURLCuts(cuts []cut, text []byte, whole bool) []cut {
 	}
 }
 
-// until returns how many bytes of text there are before the first of the characters stops, or before one that no URL has;
-// len(text): there is none.
+// until returns how many bytes of text there are before the first of the characters stops, or before one with which every URL and
+// every value without quotes ends: a space, a control character, or one of "<>`. len(text): there is none.
 func until(text []byte, stops string) int {
 	for i, c := range text {
 		if c <= ' ' || c == '"' || c == '<' || c == '>' || c == '`' || strings.IndexByte(stops, c) >= 0 {
