@@ -61,7 +61,7 @@ type Fault struct {
 	hint    string // where Status is 401: what a log is told to do about it; "": nothing
 
 	SessionLost bool          // the session is gone, and the message was not processed
-	Transient   bool          // the same may work later, without anybody changing anything
+	Transient   bool          // the same may work later, without anybody changing anything. It is true for Status 501, too, where that is unlikely
 	ServerBusy  bool          // the server says: not now (429, 502, 503, 504)
 	RetryAfter  time.Duration // how long the server wants its client to wait before the next attempt; 0: it has not said
 }
