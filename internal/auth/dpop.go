@@ -28,7 +28,7 @@ type Prover struct {
 	now        func() time.Time // the clock of proofs
 
 	mu     sync.Mutex        // guards nonces
-	nonces map[string]string // the last nonce of each server, by its origin (originOf)
+	nonces map[string]string // the last nonce of each server, by its origin (originOf), of at most maxNonces
 }
 
 // maxNonces is how many origins' nonces a Prover keeps.

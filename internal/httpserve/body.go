@@ -50,8 +50,8 @@ func (b *BodyLimits) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 // its Free in the end.
 func (b *BodyLimits) NewMemory() *BodyMemory { return &BodyMemory{limits: b} }
 
-// BodyMemory is what one body holds of the memory for all of them. It belongs to one
-// goroutine, which must call Free in the end.
+// BodyMemory is what the body of one request holds of the memory for all bodies
+// (BodyLimits.Budget). It belongs to one goroutine, which must call Free in the end.
 type BodyMemory struct {
 	limits *BodyLimits   // the limits whose Budget the body takes from
 	held   *budget.Share // what the body holds of the Budget; nil: nothing that counts, because it was not read yet, is short, or was detached
