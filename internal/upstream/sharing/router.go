@@ -181,7 +181,7 @@ func (r *Router) Receive(ctx context.Context, sink bridge.Sink) error {
 	return r.inbox.Receive(ctx, sink)
 }
 
-// A memberSink hands what the server of a membership sends to the Router's inbox.
+// A memberSink takes what the server of a membership sends, and puts it into the inbox of the Router's client (Router.inbox).
 type memberSink struct {
 	membership *membership // the membership whose server sends
 }
@@ -189,8 +189,8 @@ type memberSink struct {
 // sink returns the Sink for the messages of its server.
 func (at *membership) sink() bridge.Sink { return memberSink{at} }
 
-// TrySend implements bridge.Sink: it puts m into the client's inbox if that takes it at once. After a response, the
-// request is over; after that of an Exclusive server, so is the membership. false: it has done nothing.
+// TrySend implements bridge.Sink: it puts m into the client's inbox if that takes it at once. If m is a response, its
+// request is over then; and if the server is Exclusive, so is the membership. false: it has done nothing.
 func (s memberSink) TrySend(m jsonrpc.Message) bool {
 	r := s.membership.router
 	r.sinkCalls.Add(1)
@@ -204,8 +204,8 @@ func (s memberSink) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
-// Send implements bridge.Sink: it puts m into the client's inbox. After a response, the request is over;
-// after that of an Exclusive server, so is the membership.
+// Send implements bridge.Sink: it puts m into the client's inbox. If m is a response, its request is over then;
+// and if the server is Exclusive, so is the membership.
 func (s memberSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	r := s.membership.router
 	r.sinkCalls.Add(1)
