@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// refusals are the error responses to invalid requests of a server, while they wait
+// refusals are the error responses to requests of a server that are invalid or too long, while they wait
 // for the server to read them. Receive must not wait for that: the server may read
 // nothing until what it has sent is received. One goroutine sends them; it starts with
 // the first one and ends with the Conn. What the queue has no room for is dropped.
@@ -40,8 +40,8 @@ func (r *refusals) stop() {
 	r.sender.Wait()
 }
 
-// refuse sends a server reply, the error response to a request of its that is not
-// valid. It does not wait for the server to take it.
+// refuse sends the server reply, the error response to one of its requests that is not valid
+// or is too long. It does not wait for the server to take it.
 func (c *Conn) refuse(reply jsonrpc.Message) {
 	if !c.TrySend(reply) {
 		c.refusals.add(c, reply)
