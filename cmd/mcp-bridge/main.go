@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	_ "github.com/mcp-bridge/mcp-bridge/internal/startpages/populate" // first, so that all initialisation gains by it
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
 
