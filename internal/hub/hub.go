@@ -131,7 +131,7 @@ func New(o Options) *Hub {
 		o.Observer.Describe = h.describeRequest
 	}
 	h.handler = o.Deadlines.Handler(http.HandlerFunc(h.serve))
-	h.totalProcesses = newProcessLimit(0, 10*DefaultQueue, DefaultQueueTimeout, "--max-children-total")
+	h.totalProcesses = newProcessLimit(0, 10*DefaultQueue, "--max-children-total")
 	h.lineRefuser = stdio.NewSocketServer(refusingHandler(o), stdio.ServerOptions{
 		MaxMessageSize: maxRefusedClientMessageSize, MaxSessions: maxRefusedClientSessions, Budget: h.clientBudget, Party: h.opts.party, Logger: o.Logger,
 	})

@@ -137,7 +137,7 @@ func newServer(spec Spec, h *Hub) (*server, error) {
 	spec = spec.withDefaults()
 	var acquirePlace admission.AcquirePlaceFunc
 	if spec.Upstream.URL == "" {
-		acquirePlace = acquireFromLimits(newProcessLimit(spec.MaxChildren, spec.Queue, spec.QueueTimeout, "--max-children"), h.totalProcesses)
+		acquirePlace = acquireFromLimits(spec.QueueTimeout, newProcessLimit(spec.MaxChildren, spec.Queue, "--max-children"), h.totalProcesses)
 	}
 	var err error
 	if s.upstream, err = upstream.New(spec.upstream(acquirePlace, o)); err != nil {

@@ -14,11 +14,11 @@ import (
 // Why there is no place.
 var (
 	// ErrFull says that no place is free or can be reclaimed now, and that the party may not wait for
-	// one: the queue is full, or Options.Wait is 0 or less. It also ends the wait of a caller whose room in
+	// one: the queue is full, or the wait is 0 or less. It also ends the wait of a caller whose room in
 	// the queue another party gets.
 	ErrFull = errors.New("there is no place, and no room to wait for one")
 
-	// ErrLate says that no place came within Options.Wait.
+	// ErrLate says that no place came within the wait.
 	ErrLate = errors.New("no place was given back in time")
 )
 
@@ -48,7 +48,7 @@ type Holder interface {
 type Options struct {
 	Max   int           // how many places there are; 0 or less: no bound
 	Queue int           // how many callers of all parties together may wait for a place; 0 or less: none. Beside them, a caller may wait whose party has, with this caller, no more places and waiters than an equal part of Max
-	Wait  time.Duration // how long a caller may wait for a place; 0 or less: nobody waits
+	Wait  time.Duration // how long a caller of Acquire may wait for a place; 0 or less: nobody waits
 }
 
 const (
@@ -124,9 +124,14 @@ func New(o Options) *Limiter {
 }
 
 // Acquire takes a place for a party, and waits for one if need be and if the
-// party may. holder is told (Reclaim) when another caller is to have the place; nil: the place
+// party may, for Options.Wait at most. holder is told (Reclaim) when another caller is to have the place; nil: the place
 // is not given up before Release. The error is ErrFull, ErrLate or that of ctx.
 func (l *Limiter) Acquire(ctx context.Context, partyName string, holder Holder) (*Place, error) {
+	return l.AcquireWithin(ctx, partyName, holder, l.opts.Wait)
+}
+
+// AcquireWithin is Acquire with wait in the place of Options.Wait.
+func (l *Limiter) AcquireWithin(ctx context.Context, partyName string, holder Holder, wait time.Duration) (*Place, error) {
 	l.mu.Lock()
 	p := l.parties[partyName]
 	if p == nil {
@@ -137,7 +142,7 @@ func (l *Limiter) Acquire(ctx context.Context, partyName string, holder Holder) 
 		defer l.mu.Unlock()
 		return l.newPlace(p, holder), nil
 	}
-	may := l.opts.Wait > 0 && l.makeQueueRoom(p)
+	may := wait > 0 && l.makeQueueRoom(p)
 	l.arrivals++
 	w := &waiter{party: p, holder: holder, order: l.arrivals, ready: make(chan struct{})}
 	p.waiting = append(p.waiting, w)
@@ -145,7 +150,7 @@ func (l *Limiter) Acquire(ctx context.Context, partyName string, holder Holder) 
 	l.mu.Unlock()
 	l.reclaim()
 	l.mu.Lock()
-	if w.place == nil && w.err == nil && (l.opts.Wait <= 0 || !may && !w.hasPlaceComing) {
+	if w.place == nil && w.err == nil && (wait <= 0 || !may && !w.hasPlaceComing) {
 		l.remove(w)
 		w.err = ErrFull
 	}
@@ -154,7 +159,7 @@ func (l *Limiter) Acquire(ctx context.Context, partyName string, holder Holder) 
 	if done {
 		return w.place, w.err
 	}
-	return l.await(ctx, w)
+	return l.await(ctx, w, wait)
 }
 
 // Resize changes the number of places to max; 0 or less: no bound. Those who have a place keep it, also if
@@ -292,10 +297,10 @@ func (l *Limiter) forget(p *party) {
 	}
 }
 
-// await waits until w has a place, Options.Wait has passed (ErrLate), ctx is done, or w was refused
+// await waits until w has a place, the time wait has passed (ErrLate), ctx is done, or w was refused
 // (ErrFull). Meanwhile it looks for places to reclaim. It is called without mu.
-func (l *Limiter) await(ctx context.Context, w *waiter) (*Place, error) {
-	timeout := time.NewTimer(l.opts.Wait)
+func (l *Limiter) await(ctx context.Context, w *waiter, wait time.Duration) (*Place, error) {
+	timeout := time.NewTimer(wait)
 	defer timeout.Stop()
 	ticker := time.NewTicker(reclaimInterval)
 	defer ticker.Stop()
