@@ -7,6 +7,7 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/mcp-bridge/mcp-bridge/internal/startpages"
 	"github.com/mcp-bridge/mcp-bridge/supervisor/internal/watchdogwait"
 )
 
@@ -54,7 +55,7 @@ func startWatchdog() (*os.File, error) {
 	// working directory, which somebody may want to unmount.
 	attr := &syscall.ProcAttr{
 		Dir:   "/",
-		Env:   []string{watchdogwait.Var + "=1", "GOMAXPROCS=1"},
+		Env:   []string{startpages.WatchdogVar + "=1", "GOMAXPROCS=1"},
 		Files: []uintptr{r.Fd(), null.Fd(), null.Fd()},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	}

@@ -8,7 +8,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	_ "github.com/mcp-bridge/mcp-bridge/internal/startpages/populate" // first, so that all initialisation gains by it
+	_ "github.com/mcp-bridge/mcp-bridge/internal/startpages/populate" // it is initialised before nearly all other packages, and they gain by it
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
 

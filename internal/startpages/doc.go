@@ -1,5 +1,6 @@
-// Package startpages has the memory that a start uses provided at once, and takes the pages of the executable that only starting has needed
-// out of memory. It imports little, because supervisor/internal/watchdogwait imports it.
+// Package startpages has memory that a start uses provided at once, and takes the pages of the executable that only starting has needed
+// out of memory. It imports little, because its package populate and supervisor/internal/watchdogwait are to be initialised before nearly all
+// other packages.
 package startpages
 
 import "time"
@@ -8,6 +9,6 @@ import "time"
 // waits until then.
 const StartTime = 100 * time.Millisecond
 
-// WatchdogVar is an environment variable that makes the bridge's executable the watchdog, whatever its value, unless that is empty. The
-// watchdog is not to use the memory of a start.
+// WatchdogVar is an environment variable that makes the bridge's executable the watchdog (supervisor/internal/watchdogwait), whatever its
+// value, unless that is empty. It stands here because package populate, which must know it, would otherwise be initialised after the watchdog.
 const WatchdogVar = "MCP_BRIDGE_WATCHDOG"

@@ -5,26 +5,34 @@ import (
 	"unsafe"
 )
 
-const (
-	startHeapSize = 1 << 20 // bytes of the heap that PopulateHeap has the kernel provide: nearly all are in use when the bridge listens
+// startHeapSize is how many bytes of the heap PopulateHeap has the kernel provide: on two CPUs, serve uses about two thirds of them until it
+// listens. With less the start takes longer, and with more it takes no less time.
+const startHeapSize = 1 << 20
 
-	madvPopulateWrite = 23 // MADV_POPULATE_WRITE, since Linux 5.14; package unix of golang.org/x/sys would be initialised too late
-)
+// madvPopulateWrite is MADV_POPULATE_WRITE of Linux 5.14, which package syscall does not have. With package unix of golang.org/x/sys, this
+// package would be initialised too late.
+const madvPopulateWrite = 23
 
-// heapObject is an object in the heap. It is a variable of the package so that it is in no stack.
+// heapObject is an object of the heap. It is a variable of the package so that it is there, and not in a stack.
 var heapObject *[64]byte
 
-// PopulateHeap has the kernel provide the memory of the heap that a start uses, with one system call. Otherwise the kernel provides it
-// page by page, as each one is used for the first time: in a virtual machine that was a sixth of the time until the bridge listens.
-// It changes no memory and is called once, early. The heap grows from its lowest free address, and gets 4 MiB of addresses at first: the memory
-// behind an object that was just made is what comes next. A kernel before 5.14 knows no such call; the error says so.
-func PopulateHeap() error {
+// PopulateHeap has the kernel provide memory of the heap that a start uses, with one system call. Otherwise the kernel provides it page by
+// page, as each one is used for the first time: in a virtual machine that was a sixth of the time until serve listens. It changes no memory,
+// and is called once, early.
+//
+// Go takes memory for the heap from its lowest free addresses, so what it takes next lies behind an object that was just made. Go has 4 MiB of
+// addresses made usable at first, and begins somewhere in them at random. In about one start of five, less than startHeapSize follows: then
+// the kernel provides what there is. A kernel before 5.14 provides nothing.
+func PopulateHeap() {
 	heapObject = new([64]byte)
-	page := uintptr(syscall.Getpagesize())
-	return populate(uintptr(unsafe.Pointer(heapObject))&^(page-1), startHeapSize)
+	_ = populate(pageOf(unsafe.Pointer(heapObject)), startHeapSize)
 }
 
-// populate has the kernel provide the pages of memory that the process may write to. begin is the address of the first page.
+// pageOf returns the address of the page that p points into.
+func pageOf(p unsafe.Pointer) uintptr { return uintptr(p) &^ uintptr(syscall.Getpagesize()-1) }
+
+// populate has the kernel provide the pages of memory that the process may write to, up to the first page that it cannot provide. begin is the
+// address of the first page.
 func populate(begin, size uintptr) error {
 	if _, _, errno := syscall.Syscall(syscall.SYS_MADVISE, begin, size, madvPopulateWrite); errno != 0 {
 		return errno

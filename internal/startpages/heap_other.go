@@ -2,7 +2,5 @@
 
 package startpages
 
-import "errors"
-
-// PopulateHeap does nothing but return an error. On Linux it has the kernel provide the memory that a start uses.
-func PopulateHeap() error { return errors.ErrUnsupported }
+// PopulateHeap does nothing. On Linux it has the kernel provide memory that a start uses.
+func PopulateHeap() {}

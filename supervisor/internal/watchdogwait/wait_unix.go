@@ -12,7 +12,7 @@ import (
 )
 
 func init() {
-	if os.Getenv(Var) == "" {
+	if os.Getenv(startpages.WatchdogVar) == "" {
 		return
 	}
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)

@@ -11,13 +11,7 @@ package watchdogwait
 import (
 	"bytes"
 	"io"
-
-	"github.com/mcp-bridge/mcp-bridge/internal/startpages"
 )
-
-// Var is an environment variable that makes the bridge's executable the watchdog, whatever its value, unless that is
-// empty.
-const Var = startpages.WatchdogVar
 
 // A Set is what the watchdog is to kill: process groups, descendants and containers.
 type Set struct {
