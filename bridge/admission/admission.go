@@ -58,8 +58,8 @@ type Controller struct {
 // ends the Controller.
 func New(max int, acquireProcessPlace AcquirePlaceFunc) *Controller {
 	l := &Controller{acquireProcessPlace: acquireProcessPlace}
-	l.present = limiter.New(limiter.Options{Max: max, Wait: placeTimeout})
-	l.unreleased = limiter.New(limiter.Options{Max: 2 * max, Wait: placeTimeout})
+	l.present = limiter.New(limiter.Options{Max: max})
+	l.unreleased = limiter.New(limiter.Options{Max: 2 * max})
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
 }
@@ -152,8 +152,8 @@ type busyReport struct {
 func (g *Slot) acquireClientPlaces(ctx context.Context) error {
 	party := identity.Party(g.ctx)
 	var err error
-	if g.unreleased, err = g.control.unreleased.Acquire(ctx, party, nil); err == nil {
-		if g.present, err = g.control.present.Acquire(ctx, party, g); err == nil {
+	if g.unreleased, err = g.control.unreleased.Acquire(ctx, party, nil, placeTimeout); err == nil {
+		if g.present, err = g.control.present.Acquire(ctx, party, g, placeTimeout); err == nil {
 			if err = g.control.ctx.Err(); err == nil {
 				return nil
 			}

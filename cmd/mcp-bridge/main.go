@@ -8,7 +8,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	_ "github.com/mcp-bridge/mcp-bridge/internal/startpages/populate" // it is initialised before nearly all other packages, and they gain by it
+	_ "github.com/mcp-bridge/mcp-bridge/internal/startpages/populate" // has memory of the heap provided before nearly all other packages are initialised
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
 

@@ -25,14 +25,14 @@ func newProcessLimit(max, queue int, flag string) *processLimit {
 	return &processLimit{limiter.New(limiter.Options{Max: max, Queue: queue}), flag}
 }
 
-// queueWait is how long a client waits for all places that it needs.
+// queueWait is the one wait of a client for all places that it needs.
 type queueWait struct {
 	timeout time.Duration // how long it may wait; 0 or less: it does not wait
 	began   time.Time     // when it began to wait
 }
 
-// left returns how long the client may still wait; 0 or less: it does not wait. Who has waited for one place until the last moment, and has
-// got it, may still have the next if that is free.
+// left returns how long the client may still wait; 0: it does not wait. A client that has got one place at the
+// last moment is not refused as one that may not wait.
 func (w queueWait) left() time.Duration {
 	if w.timeout <= 0 {
 		return 0
@@ -43,7 +43,7 @@ func (w queueWait) left() time.Duration {
 // takePlace takes a place for the party of ctx, and waits in the queue if none is free. The error wraps bridge.ErrBusy if the queue is full
 // or the wait is over; otherwise it is that of ctx.
 func (p *processLimit) takePlace(ctx context.Context, wait queueWait) (*limiter.Place, error) {
-	place, err := p.AcquireWithin(ctx, identity.Party(ctx), admission.HolderOf(ctx), wait.left())
+	place, err := p.Acquire(ctx, identity.Party(ctx), admission.HolderOf(ctx), wait.left())
 	switch {
 	case errors.Is(err, limiter.ErrFull) && wait.timeout <= 0:
 		err = fmt.Errorf("%w: as many servers run as may (%s)", bridge.ErrBusy, p.flag)

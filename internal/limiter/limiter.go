@@ -46,9 +46,8 @@ type Holder interface {
 
 // Options tune a Limiter. The zero value has no bound.
 type Options struct {
-	Max   int           // how many places there are; 0 or less: no bound
-	Queue int           // how many callers of all parties together may wait for a place; 0 or less: none. Beside them, a caller may wait whose party has, with this caller, no more places and waiters than an equal part of Max
-	Wait  time.Duration // how long a caller of Acquire may wait for a place; 0 or less: nobody waits
+	Max   int // how many places there are; 0 or less: no bound
+	Queue int // how many callers of all parties together may wait for a place; 0 or less: none. Beside them, a caller may wait whose party has, with this caller, no more places and waiters than an equal part of Max
 }
 
 const (
@@ -123,15 +122,10 @@ func New(o Options) *Limiter {
 	return &Limiter{opts: o, places: make(map[*Place]struct{}), parties: make(map[string]*party)}
 }
 
-// Acquire takes a place for a party, and waits for one if need be and if the
-// party may, for Options.Wait at most. holder is told (Reclaim) when another caller is to have the place; nil: the place
-// is not given up before Release. The error is ErrFull, ErrLate or that of ctx.
-func (l *Limiter) Acquire(ctx context.Context, partyName string, holder Holder) (*Place, error) {
-	return l.AcquireWithin(ctx, partyName, holder, l.opts.Wait)
-}
-
-// AcquireWithin is Acquire with wait in the place of Options.Wait.
-func (l *Limiter) AcquireWithin(ctx context.Context, partyName string, holder Holder, wait time.Duration) (*Place, error) {
+// Acquire takes a place for a party. If none is free, it waits for one if the party may, for the time wait at most; 0 or less: it does not
+// wait. holder is told (Reclaim) when another caller is to have the place; nil: the place is not given up before Release. The error is
+// ErrFull, ErrLate or that of ctx.
+func (l *Limiter) Acquire(ctx context.Context, partyName string, holder Holder, wait time.Duration) (*Place, error) {
 	l.mu.Lock()
 	p := l.parties[partyName]
 	if p == nil {

@@ -49,16 +49,19 @@ func (h *tenant) set(use Use) {
 // site is a Limiter with what a test does to it.
 type site struct {
 	*testing.T
-	l   *Limiter
-	ctx context.Context
+	l    *Limiter
+	ctx  context.Context
+	wait time.Duration // how long may be waited for a place
 }
 
-func newSite(t *testing.T, o Options) *site { return &site{t, New(o), t.Context()} }
+func newSite(t *testing.T, o Options, wait time.Duration) *site {
+	return &site{t, New(o), t.Context(), wait}
+}
 
 // take wants a place at once.
 func (s *site) take(party string, h Holder) *Place {
 	s.Helper()
-	p, err := s.l.Acquire(s.ctx, party, h)
+	p, err := s.l.Acquire(s.ctx, party, h, s.wait)
 	if err != nil {
 		s.Fatalf("%s: %v", party, err)
 	}
@@ -86,7 +89,7 @@ type outcome struct {
 // ask asks, and says what has come of it when that is known.
 func (s *site) ask(party string, to chan<- outcome) {
 	go func() {
-		p, err := s.l.Acquire(s.ctx, party, nil)
+		p, err := s.l.Acquire(s.ctx, party, nil, s.wait)
 		to <- outcome{party, p, err}
 	}()
 	synctest.Wait()
@@ -95,12 +98,12 @@ func (s *site) ask(party string, to chan<- outcome) {
 // One party alone may have all places; more than that is refused at once where
 // nobody may wait.
 func TestOneAlone(t *testing.T) {
-	s := newSite(t, Options{Max: 4, Wait: time.Minute})
+	s := newSite(t, Options{Max: 4}, time.Minute)
 	var all []*Place
 	for range 4 {
 		all = append(all, s.take("a", &tenant{use: Idle}))
 	}
-	if _, err := s.l.Acquire(t.Context(), "a", nil); err != ErrFull {
+	if _, err := s.l.Acquire(t.Context(), "a", nil, s.wait); err != ErrFull {
 		t.Errorf("a fifth of four: %v", err)
 	}
 	for _, p := range all {
@@ -116,7 +119,7 @@ func TestOneAlone(t *testing.T) {
 // further, and never what is busy.
 func TestReclaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, Options{Max: 4, Wait: time.Second})
+		s := newSite(t, Options{Max: 4}, time.Second)
 		busy := &tenant{}
 		s.take("a", busy)
 		var idle []*tenant
@@ -133,7 +136,7 @@ func TestReclaim(t *testing.T) {
 		if idle[0].count != 0 || idle[1].count != 1 || idle[2].count != 1 || busy.count != 0 {
 			t.Errorf("given up: %d %d %d, and %d of what is busy", idle[0].count, idle[1].count, idle[2].count, busy.count)
 		}
-		if _, err := s.l.Acquire(t.Context(), "b", nil); err != ErrFull {
+		if _, err := s.l.Acquire(t.Context(), "b", nil, s.wait); err != ErrFull {
 			t.Errorf("more than an equal part: %v", err)
 		}
 	})
@@ -142,7 +145,7 @@ func TestReclaim(t *testing.T) {
 // Who has to wait gets what comes out of use meanwhile.
 func TestReclaimLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, Options{Max: 2, Wait: time.Minute})
+		s := newSite(t, Options{Max: 2}, time.Minute)
 		one, two := &tenant{}, &tenant{}
 		p := s.take("a", one)
 		s.take("a", two)
@@ -166,7 +169,7 @@ func TestReclaimLater(t *testing.T) {
 // anything done.
 func TestFewerPlacesThanParties(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, Options{Max: 1, Queue: 10, Wait: time.Minute})
+		s := newSite(t, Options{Max: 1, Queue: 10}, time.Minute)
 		a := s.idle("a", Idle)
 		begun := time.Now()
 		b := s.idle("b", Idle)
@@ -183,7 +186,7 @@ func TestFewerPlacesThanParties(t *testing.T) {
 // A place that nobody uses is given up for everybody, by who holds it first.
 func TestSpare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, Options{Max: 3})
+		s := newSite(t, Options{Max: 3}, 0)
 		other := s.idle("b", Spare)
 		own := s.idle("a", Spare)
 		s.take("a", nil)
@@ -191,7 +194,7 @@ func TestSpare(t *testing.T) {
 		if synctest.Wait(); own.count != 1 || other.count != 0 {
 			t.Errorf("own: %d, of another: %d", own.count, other.count)
 		}
-		if _, err := s.l.Acquire(t.Context(), "a", nil); err != ErrFull {
+		if _, err := s.l.Acquire(t.Context(), "a", nil, s.wait); err != ErrFull {
 			t.Errorf("who has more than its part takes what another has just used: %v", err)
 		}
 		time.Sleep(settleTime)
@@ -205,7 +208,7 @@ func TestSpare(t *testing.T) {
 // A queue that one party has filled takes in others, who are served first.
 func TestQueueShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, Options{Max: 2, Queue: 4, Wait: time.Minute})
+		s := newSite(t, Options{Max: 2, Queue: 4}, time.Minute)
 		one, two := s.take("a", nil), s.take("a", nil)
 		in := make(chan outcome, 20)
 		for range 4 {
@@ -242,7 +245,7 @@ func TestQueueShares(t *testing.T) {
 // Who is served first: the party that holds fewest, and in turns among equals.
 func TestOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, Options{Max: 3, Queue: 100, Wait: time.Hour})
+		s := newSite(t, Options{Max: 3, Queue: 100}, time.Hour)
 		held := []*Place{s.take("a", nil), s.take("a", nil), s.take("b", nil)}
 		in := make(chan outcome, 20)
 		for _, party := range []string{"a", "a", "a", "b", "b", "b", "c", "c", "c"} {
@@ -273,11 +276,11 @@ func TestOrder(t *testing.T) {
 // Who gives up leaves nothing behind, also at the very moment when its place comes.
 func TestGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := New(Options{Max: 1, Queue: 9, Wait: time.Minute})
-		p, _ := l.Acquire(t.Context(), "a", nil)
+		l := New(Options{Max: 1, Queue: 9})
+		p, _ := l.Acquire(t.Context(), "a", nil, time.Minute)
 		ctx, cancel := context.WithCancel(t.Context())
 		errs := make(chan error)
-		go func() { _, err := l.Acquire(ctx, "b", nil); errs <- err }()
+		go func() { _, err := l.Acquire(ctx, "b", nil, time.Minute); errs <- err }()
 		synctest.Wait()
 		cancel()
 		p.Release()
@@ -286,10 +289,10 @@ func TestGone(t *testing.T) {
 		} else if err != nil && (l.Taken() != 0 || len(l.parties) != 0) {
 			t.Errorf("left behind: %d", l.Taken())
 		}
-		l = New(Options{Max: 1, Queue: 9, Wait: time.Minute})
-		p, _ = l.Acquire(t.Context(), "a", nil)
+		l = New(Options{Max: 1, Queue: 9})
+		p, _ = l.Acquire(t.Context(), "a", nil, time.Minute)
 		begun := time.Now()
-		if _, err := l.Acquire(t.Context(), "b", nil); err != ErrLate || time.Since(begun) != time.Minute {
+		if _, err := l.Acquire(t.Context(), "b", nil, time.Minute); err != ErrLate || time.Since(begun) != time.Minute {
 			t.Errorf("%v after %v", err, time.Since(begun))
 		}
 		p.Release()
@@ -302,7 +305,7 @@ func TestGone(t *testing.T) {
 // More places let in who waits; fewer take nothing away; none is no bound.
 func TestResize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, Options{Max: 1, Queue: 9, Wait: time.Hour})
+		s := newSite(t, Options{Max: 1, Queue: 9}, time.Hour)
 		held := []*Place{s.take("a", nil)}
 		in := make(chan outcome, 9)
 		for range 3 {
@@ -364,6 +367,9 @@ func (m *model) check() {
 	}
 }
 
+// modelWait is how long a client of the model may wait for a place.
+const modelWait = 15 * time.Second
+
 // client asks again and again for a place, and uses it for a while: mostly it is
 // busy first, then idle, and goes when it is told to.
 func (m *model) client(party string, seed uint64, times int) {
@@ -377,8 +383,8 @@ func (m *model) client(party string, seed uint64, times int) {
 		told := make(chan struct{}, 1)
 		h := &tenant{told: func() { told <- struct{}{} }}
 		begun := time.Now()
-		p, err := m.l.Acquire(ctx, party, h)
-		if d := time.Since(begun); d > m.o.Wait {
+		p, err := m.l.Acquire(ctx, party, h, modelWait)
+		if d := time.Since(begun); d > modelWait {
 			m.t.Errorf("%s has waited %v", party, d)
 		}
 		if err == nil {
@@ -408,7 +414,7 @@ func TestModel(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rnd := rand.New(rand.NewPCG(seed, 1))
 				m := &model{t: t, rnd: rnd, served: map[string]int{}}
-				m.o = Options{Max: 1 + rnd.IntN(8), Queue: rnd.IntN(6), Wait: 15 * time.Second}
+				m.o = Options{Max: 1 + rnd.IntN(8), Queue: rnd.IntN(6)}
 				m.l = New(m.o)
 				parties := 1 + rnd.IntN(4)
 				for n := range parties {
@@ -448,7 +454,7 @@ func BenchmarkAcquire(b *testing.B) {
 	l := New(Options{Max: 1000})
 	b.ReportAllocs()
 	for b.Loop() {
-		p, _ := l.Acquire(b.Context(), "peer 127.0.0.1", nil)
+		p, _ := l.Acquire(b.Context(), "peer 127.0.0.1", nil, 0)
 		p.Release()
 	}
 }

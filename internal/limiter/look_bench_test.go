@@ -13,16 +13,16 @@ func BenchmarkLook(b *testing.B) {
 	for _, parties := range []int{1, 1000} {
 		b.Run(strconv.Itoa(parties), func(b *testing.B) {
 			const many = 1000
-			l := New(Options{Max: many, Queue: many, Wait: time.Hour})
+			l := New(Options{Max: many, Queue: many})
 			ctx, cancel := context.WithCancel(b.Context())
 			defer cancel()
 			for i := range many {
-				if _, err := l.Acquire(ctx, strconv.Itoa(i%parties), &tenant{}); err != nil {
+				if _, err := l.Acquire(ctx, strconv.Itoa(i%parties), &tenant{}, time.Hour); err != nil {
 					b.Fatal(err)
 				}
 			}
 			for i := range many {
-				go func() { _, _ = l.Acquire(ctx, strconv.Itoa(i%parties), nil) }()
+				go func() { _, _ = l.Acquire(ctx, strconv.Itoa(i%parties), nil, time.Hour) }()
 			}
 			for waiting := 0; waiting < many; {
 				l.mu.Lock()

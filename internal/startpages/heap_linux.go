@@ -13,7 +13,7 @@ const startHeapSize = 1 << 20
 // package would be initialised too late.
 const madvPopulateWrite = 23
 
-// heapObject is an object of the heap. It is a variable of the package so that it is there, and not in a stack.
+// heapObject is an object of the heap. It is a variable of the package, because the compiler would else put the object onto a stack.
 var heapObject *[64]byte
 
 // PopulateHeap has the kernel provide memory of the heap that a start uses, with one system call. Otherwise the kernel provides it page by

@@ -102,7 +102,7 @@ type Pool struct {
 func NewPool(o Options) *Pool {
 	p := &Pool{
 		opts: o, log: o.Logger,
-		limiter:     limiter.New(limiter.Options{Max: o.MaxShared, Queue: o.MaxQueued, Wait: o.QueueTimeout}),
+		limiter:     limiter.New(limiter.Options{Max: o.MaxShared, Queue: o.MaxQueued}),
 		servers:     make(map[Key]*Server),
 		starting:    make(map[Key]chan struct{}),
 		serversByID: make(map[string]*Server),
@@ -279,7 +279,7 @@ func (p *Pool) takePlace(ctx context.Context, s *Server) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
-	s.place, err = p.limiter.Acquire(ctx, s.Party, s)
+	s.place, err = p.limiter.Acquire(ctx, s.Party, s, p.opts.QueueTimeout)
 	switch {
 	case err == nil:
 		return nil
