@@ -17,7 +17,7 @@ type Sink interface {
 
 	// TrySend is Send where that needs no waiting for anybody. False: nothing was done,
 	// and Send is to be called, which also says what is wrong, if something is. A Sink
-	// that cannot tell returns false.
+	// that cannot tell returns false. A message of a burst.Burst may be kept back until that ends.
 	TrySend(m jsonrpc.Message) bool
 }
 

@@ -3,6 +3,8 @@ package jsonrpc
 import (
 	"bytes"
 	"sync"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/burst"
 )
 
 // Kind tells requests, notifications and responses apart.
@@ -48,6 +50,7 @@ type Message struct {
 	ident   ID           // the message's id (after WithID: the new one); zero: it has none
 	joined  *joinedBytes // where Bytes keeps the joined bytes of a long message with spliceID; nil: of any other message
 	related ID           // the request on whose stream the message came; NullID: none; zero: the transport cannot know; not in the bytes (see Related)
+	burst   *burst.Burst // the messages that were received with this one; nil: it came alone; not in the bytes (see WithBurst)
 	mark    *Mark        // where the message comes from, for observers; nil: nobody observes it, or the bridge has made it; not in the bytes
 }
 
@@ -70,6 +73,15 @@ func (m *Message) Mark() *Mark { return m.mark }
 // *mark afterwards.
 func (m Message) WithMark(mark *Mark) Message {
 	m.mark = mark
+	return m
+}
+
+// Burst returns what WithBurst has set; nil: the message came alone, or the bridge has made it.
+func (m *Message) Burst() *burst.Burst { return m.burst }
+
+// WithBurst returns the message as one of this Burst: others follow at once.
+func (m Message) WithBurst(b *burst.Burst) Message {
+	m.burst = b
 	return m
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/burst"
 	"github.com/mcp-bridge/mcp-bridge/internal/clientstate"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -123,7 +124,7 @@ func newConn(r io.Reader, w io.Writer, closer func() error, opts Options, mayAba
 	c := &Conn{opts: opts, closer: sync.OnceValue(closer)}
 	c.end.init()
 	c.in.src = newSource(r, mayAbandon)
-	c.in.lines = lines{src: c.in.src, max: opts.MaxMessageSize}
+	c.in.lines = lines{src: c.in.src, max: opts.MaxMessageSize, burst: new(burst.Burst)}
 	c.out = outgoing{dest: newDestination(w, c.abort), try: newTryWriter(w, opts.Peer == Server), writeTurn: make(chan struct{}, 1)}
 	return c
 }
@@ -142,6 +143,7 @@ func (c *Conn) receive(ctx context.Context, sink bridge.Sink, hungUp func() erro
 	defer context.AfterFunc(c.end.closing, cancel)()
 	watch := bridge.NewStallWatch(sendCtx, hungUp)
 	defer watch.Stop()
+	defer c.in.lines.burst.End()
 	for {
 		err := c.awaitLine(ctx)
 		if err == nil {
@@ -204,9 +206,12 @@ func (c *Conn) receiveError(ctx context.Context, err error) error {
 //
 //go:noinline
 func (c *Conn) deliverFirst(ctx context.Context, sink bridge.Sink, watch *bridge.StallWatch) (err error, bySink bool) {
-	m, err := c.takeFirst(ctx)
+	m, more, err := c.takeFirst(ctx)
 	if err != nil || m.Kind() == jsonrpc.Invalid {
 		return err, false
+	}
+	if c.deliverInBurst(sink, m, more) {
+		return nil, false
 	}
 	if err = watch.Send(sink, m); err == nil {
 		return nil, false
@@ -218,22 +223,40 @@ func (c *Conn) deliverFirst(ctx context.Context, sink bridge.Sink, watch *bridge
 	return c.end.err, false // Close has ended the Send
 }
 
+// deliverInBurst hands m to sink as one of a Burst, if it is not alone: another one goes ahead of it, or more says that one
+// follows. false: m is to be sent, which may wait, and the Burst has ended.
+func (c *Conn) deliverInBurst(sink bridge.Sink, m jsonrpc.Message, more bool) (taken bool) {
+	b := c.in.lines.burst
+	if more {
+		b.Begin()
+	}
+	if !b.Going() {
+		return false
+	}
+	taken = sink.TrySend(m.WithBurst(b))
+	if !taken || !more {
+		b.End()
+	}
+	return taken
+}
+
 // takeFirst takes the first message out of pending, or else out of the line that
 // awaitLine has found; the zero Message: the line has none, or it has several, which
-// are pending now.
-func (c *Conn) takeFirst(ctx context.Context) (jsonrpc.Message, error) {
+// are pending now. more says that others follow without a read.
+func (c *Conn) takeFirst(ctx context.Context) (m jsonrpc.Message, more bool, err error) {
 	c.in.mu.Lock()
 	defer c.in.mu.Unlock()
 	if len(c.in.pending) > 0 {
-		m := c.in.pending[0]
+		m = c.in.pending[0]
 		c.in.pending, c.in.firstRefused = c.in.pending[1:], false
-		return m, nil
+		return m, len(c.in.pending) > 0 || c.in.lines.hasLine(), nil
 	}
 	ln, err := c.in.lines.take()
 	if err != nil {
-		return jsonrpc.Message{}, c.receiveError(ctx, err)
+		return m, false, c.receiveError(ctx, err)
 	}
-	return c.decodeLine(ctx, ln)
+	m, err = c.decodeLine(ctx, ln)
+	return m, c.in.lines.hasLine(), err
 }
 
 // putBack makes m, which a Sink has refused, the message that the next Receive begins with, even if its ctx is done.
@@ -246,6 +269,7 @@ func (in *incoming) putBack(m jsonrpc.Message) {
 // Close implements bridge.Conn. It returns what closer returned. The reason is not
 // said: there is no place for it in a stream of messages.
 func (c *Conn) Close(reason error) error {
+	(*holder)(c).WriteHeld() // what was sent before Close still goes out
 	c.abort(io.ErrClosedPipe)
 	c.in.src.wait()
 	c.refusals.stop()

@@ -201,6 +201,7 @@ func (c *Conn) answerRefused(ctx context.Context, size int, what string, e *json
 // reportNoise counts a piece of input that is not handed on, and tells
 // Options.OnNoise: the size of its line in bytes, and the reason.
 func (c *Conn) reportNoise(size int, reason string) {
+	c.in.lines.burst.End() // what follows may wait: for the log, or for the client to take an error
 	c.skippedCount.Add(1)
 	if c.opts.OnNoise != nil {
 		c.opts.OnNoise(size, reason)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/burst"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -50,6 +51,8 @@ type lines struct {
 	max    int          // the longest line that is kept now, in bytes
 	intake *intakeGuard // bounds the memory and time that lines may take; nil: nothing does, beside max
 
+	burst *burst.Burst // the messages in lines that were read together; it ends before each read
+
 	buf     []byte // the buffer that is read into: the small one, or a chunk; nil: there is none now
 	small   []byte // the small buffer, kept while a chunk is in use; nil: it was never needed
 	r, w    int    // buf[r:w] is read and not yet returned
@@ -84,11 +87,9 @@ func (l *lines) await(ctx context.Context) error {
 		l.intake.releaseAll()
 	}
 	for {
-		if i := bytes.IndexByte(l.buf[l.scanned:l.w], '\n'); i >= 0 {
-			l.scanned += i
+		if l.hasLine() {
 			return nil
 		}
-		l.scanned = l.w
 		if l.err != nil {
 			if l.lineSize(l.w) > 0 {
 				return nil
@@ -99,6 +100,7 @@ func (l *lines) await(ctx context.Context) error {
 		if err := l.makeRoom(); err != nil {
 			return err
 		}
+		l.burst.End()
 		l.intake.expectChunk(l.lineSize(l.w))
 		n, err := l.src.fill(ctx, l)
 		l.w += n
@@ -110,6 +112,17 @@ func (l *lines) await(ctx context.Context) error {
 			l.err = err
 		}
 	}
+}
+
+// hasLine reports whether there is a whole line, so that await need not read.
+func (l *lines) hasLine() bool {
+	i := bytes.IndexByte(l.buf[l.scanned:l.w], '\n')
+	if i < 0 {
+		l.scanned = l.w
+		return false
+	}
+	l.scanned += i
+	return true
 }
 
 // lineSize returns the length of the line being read, in bytes, if it ended at index

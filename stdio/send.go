@@ -26,7 +26,8 @@ type outgoing struct {
 	// a lock: holds one element while somebody writes; a channel, because waiting for
 	// it must end with a ctx
 	writeTurn chan struct{}
-	err       error // the error with which writing has failed; nil: it has not. Guarded by writeTurn
+	err       error  // the error with which writing has failed; nil: it has not. Guarded by writeTurn
+	held      []byte // lines that are kept back until their Burst ends; nil: none are. Guarded by writeTurn
 }
 
 // Send implements bridge.Conn. Line breaks between the tokens of m are left
@@ -50,6 +51,7 @@ func (c *Conn) Send(ctx context.Context, m jsonrpc.Message) error {
 		}
 	}
 	defer func() { <-c.out.writeTurn }()
+	c.writeHeld()
 	if c.out.err != nil {
 		return c.out.err
 	}

@@ -16,9 +16,12 @@ type tryWriter struct {
 	// fits reports whether a line of size bytes will be taken as a whole or not at all. That holds until something is written.
 	fits func(size int) bool
 
+	// takesHeld reports whether maxHeld bytes will surely be taken at once. That holds until something is written. nil: it is never known.
+	takesHeld func() bool
+
 	// write writes what can be taken at once, and returns how many bytes that was: of a line that fits all or none, with the few
-	// exceptions that TrySend names.
-	write func(line []byte) int
+	// exceptions that TrySend names. The error says why that was nothing.
+	write func(line []byte) (int, error)
 }
 
 // newTryWriter returns a tryWriter for w. It takes nothing if a write to w might wait, or be taken in part. isOurs says that nobody else
@@ -37,7 +40,7 @@ func newTryWriter(w io.Writer, isOurs bool) tryWriter {
 // takes at once, and returns false, having done nothing, for any other. A pipe takes 4 KiB
 // as a whole or not at all, and more if it is empty; a socket takes it when its peer has taken
 // all that was sent before. If the peer has taken a part of it all the same, the Conn
-// ends with ErrCutOff, and TrySend returns true.
+// ends with ErrCutOff, and TrySend returns true. A message of a Burst may be kept back until that ends.
 func (c *Conn) TrySend(m jsonrpc.Message) bool {
 	limit := c.out.try.limit
 	if m.Kind() == jsonrpc.Invalid || limit == 0 || m.Size() > limit+maxLeftOut || c.end.endError(context.Background()) != nil {
@@ -49,9 +52,18 @@ func (c *Conn) TrySend(m jsonrpc.Message) bool {
 		return false
 	}
 	defer func() { <-c.out.writeTurn }()
+	if c.hold(m) {
+		return true
+	}
+	c.writeHeld()
+	return c.tryWrite(m)
+}
+
+// tryWrite writes m if the peer takes it at once, as TrySend says. The caller has the writeTurn, and nothing is kept back.
+func (c *Conn) tryWrite(m jsonrpc.Message) bool {
 	first, id, rest := m.SplitLineAtID()
 	size := len(first) + len(id) + len(rest) + 1
-	if c.out.err != nil || size > limit || !c.out.try.fits(size) {
+	if c.out.err != nil || size > c.out.try.limit || !c.out.try.fits(size) {
 		return false
 	}
 	c.noteOutgoing(m)
@@ -59,7 +71,7 @@ func (c *Conn) TrySend(m jsonrpc.Message) bool {
 	defer putChunk(chunk)
 	line := appendLine(chunk[:0], first, id, rest)
 	c.out.dest.rearm()
-	n := c.out.try.write(line)
+	n, _ := c.out.try.write(line) // of an error Send tells
 	if 0 < n && n < len(line) {
 		// Nobody is to wait for the rest. It takes a window of a few bytes for an
 		// empty connection not to take a line. An empty pipe does not take one of more than 4 KiB if the

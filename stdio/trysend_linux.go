@@ -41,7 +41,25 @@ func pipeTryWriter(f *os.File, isOurs bool) tryWriter {
 		_ = raw.Control(look)
 		return isEmpty
 	}
-	return tryWriter{limit, fits, rawWriteFunc(raw)}
+	if !isOurs {
+		return tryWriter{limit, fits, nil, rawWriteFunc(raw)}
+	}
+	return tryWriter{limit, fits, isWritableFunc(raw), rawWriteFunc(raw)}
+}
+
+// isWritableFunc returns a function that reports whether a pipe has room for pipeBuf bytes (pipe(7), poll(2)).
+func isWritableFunc(raw syscall.RawConn) func() bool {
+	var writable bool
+	look := func(fd uintptr) {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+		n, err := unix.Poll(fds, 0)
+		writable = err == nil && n == 1 && fds[0].Revents == unix.POLLOUT
+	}
+	return func() bool {
+		writable = false
+		_ = raw.Control(look)
+		return writable
+	}
 }
 
 // isEmptyPipe reports whether nothing is in a pipe that holds at least size bytes (pipe(7): FIONREAD, F_GETPIPE_SZ).
@@ -64,21 +82,24 @@ func socketTryWriter(c net.Conn) tryWriter {
 	if taken == nil {
 		return tryWriter{}
 	}
-	return tryWriter{sockstate.MaxInlineBytes, func(int) bool { return taken() }, rawWriteFunc(sockstate.RawConn(c))}
+	return tryWriter{sockstate.MaxInlineBytes, func(int) bool { return taken() }, taken, rawWriteFunc(sockstate.RawConn(c))}
 }
 
 // rawWriteFunc returns a function for tryWriter.write: it makes one write to raw, without waiting.
-func rawWriteFunc(raw syscall.RawConn) func(line []byte) int {
+func rawWriteFunc(raw syscall.RawConn) func(line []byte) (int, error) {
 	var text []byte
 	var n int
+	var err error
 	write := func(fd uintptr) bool {
-		n, _ = syscall.Write(int(fd), text)
+		n, err = syscall.Write(int(fd), text)
 		return true
 	}
-	return func(p []byte) int {
-		text, n = p, 0
-		_ = raw.Write(write)
+	return func(p []byte) (int, error) {
+		text, n, err = p, 0, nil
+		if notWritten := raw.Write(write); notWritten != nil {
+			err = notWritten
+		}
 		text = nil
-		return max(n, 0)
+		return max(n, 0), err
 	}
 }

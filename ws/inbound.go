@@ -28,14 +28,18 @@ type heldMessage struct {
 
 // deliver queues m for the Sink, or hands it on. It waits while the queue is full: the WebSocket is then not read, and
 // TCP slows the peer. share, what m holds of a budget, belongs to in from now on; nil: it holds nothing. The error
-// says that the conversation is over.
-func (in *inbound) deliver(m jsonrpc.Message, share *budget.Share) error {
+// says that the conversation is over. beforeWait is called before it waits.
+func (in *inbound) deliver(m jsonrpc.Message, share *budget.Share, beforeWait func()) error {
 	in.mu.Lock()
 	in.deliveredCount++
 	if share != nil {
 		in.held = append(in.held, heldMessage{in.deliveredCount, share})
 	}
 	in.mu.Unlock()
+	if in.TrySend(m) {
+		return nil
+	}
+	beforeWait()
 	return in.Send(context.Background(), m) // which the end of the Inbox ends
 }
 

@@ -29,6 +29,7 @@ type reader struct {
 func (c *conn) readLoop() {
 	defer func() { c.reader.share.ReleaseAll() }()
 	defer c.reader.slowTimer.Stop()
+	defer c.wire.burst.End()
 	for {
 		kind, r, err := c.ws.Reader(context.Background())
 		if err == nil && kind != websocket.MessageText {
@@ -43,6 +44,7 @@ func (c *conn) readLoop() {
 			c.handleReadFailure(err)
 			return
 		}
+		c.wire.noteMessage(len(text))
 		if !c.handleText(text) {
 			return
 		}
@@ -121,6 +123,9 @@ func readFull(r io.Reader, p []byte) (n int, err error) {
 // the conversation is over.
 func (c *conn) handleText(text []byte) bool {
 	messages, faults := jsonrpc.Decode(text, !c.peerIsClient || c.calls.revision.AllowsBatches(), c.maxBatch, c.maxDepth)
+	if len(faults) > 0 {
+		c.wire.burst.End() // the peer may take the answer late
+	}
 	if len(faults) > 0 && !utf8.Valid(text) {
 		c.endForViolation(websocket.StatusInvalidFramePayloadData, "the text is not UTF-8") // WS2
 		return false
@@ -181,14 +186,18 @@ func (c *conn) answerInvalid(fault *jsonrpc.Error) (goOn bool) {
 // expired, the message is refused instead. false: the conversation is over.
 func (c *conn) deliver(m jsonrpc.Message, share *budget.Share) bool {
 	c.resetIdleTimer()
+	if c.wire.burst.Going() {
+		m = m.WithBurst(c.wire.burst)
+	}
 	c.delivering.Lock()
 	if c.tokenExpired.Load() {
 		c.delivering.Unlock()
+		c.wire.burst.End()
 		share.ReleaseAll()
 		return c.refuseExpired(context.Background(), m) == nil
 	}
 	defer c.delivering.Unlock()
-	err := c.in.deliver(m, share)
+	err := c.in.deliver(m, share, c.wire.burst.End)
 	if err != access.ErrExpired {
 		return err == nil
 	}

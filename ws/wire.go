@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/burst"
 	"github.com/mcp-bridge/mcp-bridge/internal/lazytimer"
 	"github.com/mcp-bridge/mcp-bridge/internal/sockstate"
 )
@@ -74,6 +75,9 @@ type wire struct {
 	stallTimer   lazytimer.Timer    // is set while a write goes on; closes the stream
 	created      time.Time          // when the wire was made; elapsed counts from then
 
+	burst       *burst.Burst // the messages that were read together; it ends before each Read
+	unreadBytes int          // about how many bytes of the last Read hold frames that noteMessage was not told of. Only who reads uses it
+
 	readStart atomic.Int64 // elapsed at the beginning of the Read that goes on; 0: none does
 	stalled   atomic.Bool  // the stream was closed because a write has taken too long
 
@@ -92,7 +96,7 @@ const maxBufferedControl = chunkSize
 
 // newWire makes a wire over a connection; a write that takes longer than stall closes it, 0 or negative: none does.
 func newWire(rwc io.ReadWriteCloser, stall time.Duration) *wire {
-	w := &wire{rwc: rwc, stallTimeout: stall, created: time.Now()}
+	w := &wire{rwc: rwc, stallTimeout: stall, created: time.Now(), burst: new(burst.Burst)}
 	w.notBusy = sync.NewCond(&w.mu)
 	w.stallTimer.Do = func() {
 		w.stalled.Store(true)
@@ -123,10 +127,21 @@ func (w *wire) hungUp() func() error {
 
 // Read implements io.Reader: it reads from the connection, for silence to measure.
 func (w *wire) Read(p []byte) (int, error) {
+	w.burst.End()
 	w.readStart.Store(int64(w.elapsed()) | 1)
 	n, err := w.rwc.Read(p)
 	w.readStart.Store(0)
+	w.unreadBytes = n
 	return n, err
+}
+
+// noteMessage is called with the size of each message that was read, by who reads. It begins a Burst if another message
+// follows without a Read. It may be wrong where a message has several frames, or began in an earlier Read: then fewer
+// messages than could be are written together.
+func (w *wire) noteMessage(size int) {
+	if w.unreadBytes -= size + minFrameHeader; w.unreadBytes > maxFrameHeader {
+		w.burst.Begin()
+	}
 }
 
 // silence returns for how long a Read has been waiting for the peer; 0 when
@@ -179,6 +194,9 @@ func (w *wire) cork(size int) {
 
 // maxFrameHeader is the greatest size of a frame's header, in bytes (RFC 6455).
 const maxFrameHeader = 14
+
+// minFrameHeader is the size of the header of a short frame, in bytes; of a client's frame it has four bytes more.
+const minFrameHeader = 2
 
 // bufferedBytes returns how many bytes have gathered and are not being written.
 func (w *wire) bufferedBytes() int {
