@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/burst"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -72,6 +73,7 @@ type contractTest struct {
 var contractTests = []contractTest{
 	{"order", testOrder},
 	{"big message", testBig},
+	{"Burst", testBurst},
 	{"concurrent Send", testConcurrentSend},
 	{"ctx ends Receive", testReceiveContext},
 	{"ctx ends Send", testSendContext},
@@ -270,6 +272,33 @@ func testBig(t *testing.T, p *pair) {
 	wg.Wait()
 }
 
+// testBurst: messages of a Burst that ends now and then, and others between them, arrive in order.
+func testBurst(t *testing.T, p *pair) {
+	var b burst.Burst
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer b.End()
+		for i := range orderMessages {
+			m := notification("burst", i, i%300)
+			if i%7 == 0 {
+				b.Begin()
+			}
+			if i%10 != 0 && p.self.TrySend(m.WithBurst(&b)) {
+				continue
+			}
+			if i%20 != 0 { // else what is kept back goes ahead of m all the same
+				b.End()
+			}
+			if !send(t, p.self, m) {
+				return
+			}
+		}
+	})
+	for i := 0; i < orderMessages && wantNext(t, p.peer, notification("burst", i, i%300)); i++ {
+	}
+	wg.Wait()
+}
+
 // testConcurrentSend: messages that several goroutines send arrive whole, and those of one goroutine in order.
 func testConcurrentSend(t *testing.T, p *pair) {
 	var messages [senderCount][]jsonrpc.Message
@@ -378,7 +407,7 @@ func testEOF(t *testing.T, p *pair) {
 	wg.Wait()
 }
 
-// testSentBeforeClose: what was sent before Close arrives, and then the end.
+// testSentBeforeClose: what was sent before Close arrives, also of a Burst that goes on, and then the end.
 func testSentBeforeClose(t *testing.T, p *pair) {
 	if p.opts.CloseAbortsAt == p.name {
 		t.Skip("aborts")
@@ -386,9 +415,15 @@ func testSentBeforeClose(t *testing.T, p *pair) {
 	const n = 10
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for i := 0; i < n && send(t, p.self, notification("early", i, 100)); i++ {
+		defer p.self.end()
+		var b burst.Burst
+		b.Begin()
+		for i := range n {
+			m := notification("early", i, 100)
+			if !p.self.TrySend(m.WithBurst(&b)) && !send(t, p.self, m) {
+				return
+			}
 		}
-		p.self.end()
 	})
 	for i := range n {
 		wantNext(t, p.peer, notification("early", i, 100))

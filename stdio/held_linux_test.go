@@ -1,0 +1,279 @@
+package stdio
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/bridge/burst"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// unread returns how many bytes wait to be read from f.
+func unread(t *testing.T, f interface{ Fd() uintptr }) int {
+	t.Helper()
+	n, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCINQ)
+	bridgetest.Must(t, err)
+	return n
+}
+
+// asLine returns the line that m becomes.
+func asLine(m jsonrpc.Message) string { return string(m.Line()) + "\n" }
+
+// readOnce makes one read from r, and fails the test if that is not want.
+func readOnce(t *testing.T, r io.Reader, want ...jsonrpc.Message) {
+	t.Helper()
+	var text strings.Builder
+	for _, m := range want {
+		text.WriteString(asLine(m))
+	}
+	buf := make([]byte, 64<<10)
+	n, err := r.Read(buf)
+	if err != nil || string(buf[:n]) != text.String() {
+		t.Errorf("one read was\n%.300s, %v; want\n%.300s", buf[:n], err, text.String())
+	}
+}
+
+// trySend fails the test if TrySend does not take m.
+func trySend(t *testing.T, c bridge.Sink, m jsonrpc.Message) {
+	t.Helper()
+	if !c.TrySend(m) {
+		t.Errorf("a message of %d bytes was not taken", m.Size())
+	}
+}
+
+// The lines of a Burst go out in one write, at its end.
+func TestHeldUntilEnd(t *testing.T) {
+	conn, r := toPipe(t)
+	var b burst.Burst
+	for range 2 {
+		b.Begin()
+		for n := range 3 {
+			trySend(t, conn, noteOf(t, n, 100).WithBurst(&b))
+		}
+		if n := unread(t, r); n > 0 {
+			t.Errorf("%d bytes were written before the end of the Burst", n)
+		}
+		b.End()
+		readOnce(t, r, noteOf(t, 0, 100), noteOf(t, 1, 100), noteOf(t, 2, 100))
+	}
+	trySend(t, conn, noteOf(t, 3, 100).WithBurst(&b))
+	readOnce(t, r, noteOf(t, 3, 100)) // the Burst is over
+}
+
+// The same to a socket.
+func TestHeldForSocket(t *testing.T) {
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	bridgetest.Must(t, err)
+	defer l.Close()
+	near, err := net.Dial("unix", l.Addr().String())
+	bridgetest.Must(t, err)
+	far, err := l.Accept()
+	bridgetest.Must(t, err)
+	defer far.Close()
+	conn := newSocketConn(near, Options{Peer: Client})
+	conn.closeWait = 0
+	defer conn.Close(nil)
+	var b burst.Burst
+	b.Begin()
+	trySend(t, conn, noteOf(t, 1, 100).WithBurst(&b))
+	trySend(t, conn, noteOf(t, 2, 100).WithBurst(&b))
+	_ = far.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
+	if n, err := far.Read(make([]byte, 100)); n > 0 || !os.IsTimeout(err) {
+		t.Errorf("before the end of the Burst %d bytes were written: %v", n, err)
+	}
+	b.End()
+	_ = far.SetReadDeadline(time.Now().Add(30 * time.Second))
+	readOnce(t, far, noteOf(t, 1, 100), noteOf(t, 2, 100))
+
+	trySend(t, conn, noteOf(t, 3, 100))
+	b.Begin()
+	if conn.TrySend(noteOf(t, 4, 100).WithBurst(&b)) {
+		t.Error("a message was kept back although the peer has not read the one before")
+	}
+	b.End()
+	readOnce(t, far, noteOf(t, 3, 100))
+}
+
+// What is kept back goes out before anything that is sent after it, and before the end.
+func TestHeldGoesFirst(t *testing.T) {
+	for name, after := range map[string]func(t *testing.T, c *Conn){
+		"TrySend to the end":  func(t *testing.T, c *Conn) { trySend(t, c, noteOf(t, 2, 100)) },
+		"Send to the end":     func(t *testing.T, c *Conn) { bridgetest.Must(t, c.Send(t.Context(), noteOf(t, 2, 100))) },
+		"TrySend of too much": func(t *testing.T, c *Conn) { _ = c.TrySend(noteOf(t, 2, chunkSize)) },
+		"Close":               func(t *testing.T, c *Conn) { _ = c.Close(nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn, r := toPipe(t)
+			var b burst.Burst
+			b.Begin()
+			trySend(t, conn, noteOf(t, 1, 100).WithBurst(&b))
+			after(t, conn)
+			want := 101
+			if strings.HasSuffix(name, "end") {
+				want *= 2
+			}
+			got := make([]byte, want)
+			_ = r.SetReadDeadline(time.Now().Add(30 * time.Second))
+			if _, err := io.ReadFull(r, got); err != nil || !strings.HasPrefix(string(got), asLine(noteOf(t, 1, 100))) {
+				t.Errorf("%q was written, %v", got, err)
+			}
+			b.End()
+			if n := unread(t, r); n > 0 {
+				t.Errorf("%d bytes more were written", n)
+			}
+		})
+	}
+}
+
+// No more is kept back than a pipe takes as a whole.
+func TestHeldAtMost(t *testing.T) {
+	conn, r := toPipe(t)
+	var b burst.Burst
+	b.Begin()
+	trySend(t, conn, noteOf(t, 1, 2000).WithBurst(&b))
+	trySend(t, conn, noteOf(t, 2, 2094).WithBurst(&b)) // 4,096 bytes with both line feeds
+	if n := unread(t, r); n > 0 {
+		t.Errorf("%d bytes were written before the end of the Burst", n)
+	}
+	trySend(t, conn, noteOf(t, 3, 100).WithBurst(&b))
+	readOnce(t, r, noteOf(t, 1, 2000), noteOf(t, 2, 2094))
+	if conn.TrySend(noteOf(t, 4, 4096).WithBurst(&b)) {
+		t.Error("4,097 bytes were written behind what was kept back")
+	}
+	readOnce(t, r, noteOf(t, 3, 100))
+	trySend(t, conn, noteOf(t, 5, 4096).WithBurst(&b))
+	readOnce(t, r, noteOf(t, 5, 4096)) // it is not kept back
+	b.End()
+}
+
+// Nothing is kept back that the peer may not take.
+func TestHeldNeedsRoom(t *testing.T) {
+	conn, r := toPipe(t)
+	resizePipe(t, r, 4096)
+	in := bufio.NewReader(r)
+	sent, read := 0, 0
+	var b burst.Burst
+	for round := range 50 {
+		b.Begin()
+		for size := 100 + 37*round; conn.TrySend(noteOf(t, sent, size).WithBurst(&b)); {
+			sent++
+		}
+		b.End()
+		if sent == read {
+			t.Fatal("nothing was taken")
+		}
+		for ; read < sent; read++ {
+			line, err := in.ReadString('\n')
+			if err != nil || !strings.Contains(line, fmt.Sprintf(`"n":%4d,`, read)) || !strings.HasSuffix(line, "\"}}\n") {
+				t.Fatalf("%d: %q, %v", read, line, err)
+			}
+		}
+	}
+}
+
+// Bursts of several goroutines, and messages of none: each arrives once, those of one goroutine in order.
+func TestHeldConcurrently(t *testing.T) {
+	const senders, messages = 4, 2000
+	conn, r := toPipe(t)
+	var wg sync.WaitGroup
+	for s := range senders {
+		wg.Go(func() {
+			var b burst.Burst
+			defer b.End()
+			for i := range messages {
+				if i%5 == 0 && s > 0 { // the first sender has no Bursts
+					b.Begin()
+				}
+				m := noteOf(t, i, 100+s)
+				if !conn.TrySend(m.WithBurst(&b)) {
+					b.End()
+					bridgetest.Must(t, conn.Send(t.Context(), m))
+				}
+				if i%5 == s {
+					b.End()
+				}
+			}
+		})
+	}
+	in := bufio.NewReader(r)
+	var next [senders]int
+	for range senders * messages {
+		line, err := in.ReadString('\n')
+		if s := len(line) - 101; err != nil || s < 0 || s >= senders || line != asLine(noteOf(t, next[s], 100+s)) {
+			t.Fatalf("%q, %v; the next ones are %v", line, err, next)
+		} else {
+			next[s]++
+		}
+	}
+	wg.Wait()
+	if n := unread(t, r); n > 0 {
+		t.Errorf("%d bytes more were written", n)
+	}
+}
+
+// A peer that is gone does not make the Conn fail with ErrCutOff: Receive tells how the peer has ended.
+func TestHeldForNobody(t *testing.T) {
+	conn, r := toPipe(t)
+	var b burst.Burst
+	b.Begin()
+	trySend(t, conn, noteOf(t, 1, 100).WithBurst(&b))
+	_ = r.Close()
+	b.End()
+	if err := conn.end.endError(t.Context()); err != nil {
+		t.Errorf("the Conn has ended: %v", err)
+	}
+	if err := conn.Send(t.Context(), noteOf(t, 2, 100)); err == nil {
+		t.Error("something was sent to nobody")
+	}
+}
+
+// Requests that a client writes at once reach the server in one write, and so do the answers on their way back.
+func TestPipelined(t *testing.T) {
+	toServerR, toServerW := osPipe(t)
+	fromServer, serverOut := osPipe(t)
+	defer closeAll(toServerR, serverOut)()
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	bridgetest.Must(t, err)
+	defer l.Close()
+	far, err := net.Dial("unix", l.Addr().String())
+	bridgetest.Must(t, err)
+	defer far.Close()
+	near, err := l.Accept()
+	bridgetest.Must(t, err)
+	client := newSocketConn(near, Options{Peer: Client})
+	client.closeWait = 0
+	server := NewConn(fromServer, toServerW, closeAll(fromServer, toServerW), Options{})
+	pumped := make(chan error)
+	go func() { pumped <- bridge.Pump(t.Context(), client, server, bridge.PumpOptions{}) }()
+	for round := range 3 {
+		var requests, answers []jsonrpc.Message
+		var asked, answered strings.Builder
+		for i := range 5 {
+			requests = append(requests, parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call"}`, 10*round+i)))
+			answers = append(answers, parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{}}`, 10*round+i)))
+			fmt.Fprintf(&asked, "%s\n", requests[i].Bytes())
+			fmt.Fprintf(&answered, "%s\n", answers[i].Bytes())
+		}
+		_, err = io.WriteString(far, asked.String())
+		bridgetest.Must(t, err)
+		readOnce(t, toServerR, requests...)
+		_, err = io.WriteString(serverOut, answered.String())
+		bridgetest.Must(t, err)
+		readOnce(t, far, answers...)
+	}
+	_ = client.Close(nil)
+	_ = server.Close(nil)
+	<-pumped
+}
