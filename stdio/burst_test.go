@@ -64,6 +64,7 @@ func TestReceiveBurst(t *testing.T) {
 		"one line":      {ping + "\n", burstSink{}, []string{"sent " + ping}},
 		"three lines":   {ping + "\n" + note + "\n" + pong + "\n", burstSink{}, []string{"held " + ping, "held " + note, "held " + pong, "written"}},
 		"a batch":       {"[" + ping + "," + pong + "]\n" + note + "\n", burstSink{}, []string{"held " + ping, "held " + pong, "held " + note, "written"}},
+		"a batch alone": {"[" + ping + "," + pong + "]\n", burstSink{}, []string{"held " + ping, "held " + pong, "written"}},
 		"no end":        {ping + "\n" + pong, burstSink{}, []string{"sent " + ping, "sent " + pong}}, // the end of input is found by a read
 		"one refused":   {ping + "\n" + note + "\n" + pong + "\n" + ping + "\n", burstSink{refused: note}, []string{"held " + ping, "refused", "written", "sent " + note, "held " + pong, "held " + ping, "written"}},
 		"first refused": {ping + "\n" + note + "\n" + pong + "\n", burstSink{refused: ping}, []string{"refused", "sent " + ping, "held " + note, "held " + pong, "written"}},
@@ -91,14 +92,12 @@ func TestBurstEndsBeforeRead(t *testing.T) {
 	written := make(chan []string)
 	received := make(chan error)
 	go func() { received <- c.Receive(t.Context(), &burstSink{written: written}) }()
-	for range 2 {
-		_, err := io.WriteString(w, ping+"\n"+pong+"\n"+`{"jsonrpc":`) // and a part of the next line
+	for _, behind := range []string{"", "\n", `{"jsonrpc":`} {
+		_, err := io.WriteString(w, ping+"\n"+pong+"\n"+behind)
 		bridgetest.Must(t, err)
 		if got, want := <-written, []string{"held " + ping, "held " + pong, "written"}; !slices.Equal(got[len(got)-3:], want) {
 			t.Errorf("the Sink was called so:\n%q, want\n%q", got, want)
 		}
-		_, err = io.WriteString(w, `"2.0","method":"n"}`+"\n")
-		bridgetest.Must(t, err)
 	}
 	_ = c.Close(nil)
 	<-received

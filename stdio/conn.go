@@ -224,7 +224,7 @@ func (c *Conn) deliverFirst(ctx context.Context, sink bridge.Sink, watch *bridge
 }
 
 // deliverInBurst hands m to sink as one of a Burst, if it is not alone: another one goes ahead of it, or more says that one
-// follows. false: m is to be sent, which may wait, and the Burst has ended.
+// follows. The Burst ends before the next read (lines.await). false: m is to be sent, which may wait, and the Burst has ended.
 func (c *Conn) deliverInBurst(sink bridge.Sink, m jsonrpc.Message, more bool) (taken bool) {
 	b := c.in.lines.burst
 	if more {
@@ -233,11 +233,11 @@ func (c *Conn) deliverInBurst(sink bridge.Sink, m jsonrpc.Message, more bool) (t
 	if !b.Going() {
 		return false
 	}
-	taken = sink.TrySend(m.WithBurst(b))
-	if !taken || !more {
-		b.End()
+	if sink.TrySend(m.WithBurst(b)) {
+		return true
 	}
-	return taken
+	b.End()
+	return false
 }
 
 // takeFirst takes the first message out of pending, or else out of the line that

@@ -53,8 +53,7 @@ func (c *Conn) writeHeld() {
 	c.out.held = nil
 	switch {
 	case all:
-	case n == 0 && err != nil && !errors.Is(err, syscall.EAGAIN): // the peer is gone; Receive says how
-		c.out.err = err
+	case n == 0 && err != nil && !errors.Is(err, syscall.EAGAIN): // the peer is gone: Receive says how, and the next Send fails as well
 	default:
 		c.fail(ErrCutOff)
 	}

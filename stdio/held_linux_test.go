@@ -2,6 +2,7 @@ package stdio
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,6 +28,20 @@ func unread(t *testing.T, f interface{ Fd() uintptr }) int {
 	n, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCINQ)
 	bridgetest.Must(t, err)
 	return n
+}
+
+// connect returns both ends of a Unix connection.
+func connect(t *testing.T) (near, far net.Conn) {
+	t.Helper()
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	bridgetest.Must(t, err)
+	defer l.Close()
+	near, err = net.Dial("unix", l.Addr().String())
+	bridgetest.Must(t, err)
+	far, err = l.Accept()
+	bridgetest.Must(t, err)
+	t.Cleanup(func() { far.Close() })
+	return near, far
 }
 
 // asLine returns the line that m becomes.
@@ -74,14 +90,7 @@ func TestHeldUntilEnd(t *testing.T) {
 
 // The same to a socket.
 func TestHeldForSocket(t *testing.T) {
-	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
-	bridgetest.Must(t, err)
-	defer l.Close()
-	near, err := net.Dial("unix", l.Addr().String())
-	bridgetest.Must(t, err)
-	far, err := l.Accept()
-	bridgetest.Must(t, err)
-	defer far.Close()
+	near, far := connect(t)
 	conn := newSocketConn(near, Options{Peer: Client})
 	conn.closeWait = 0
 	defer conn.Close(nil)
@@ -135,6 +144,66 @@ func TestHeldGoesFirst(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What a Burst keeps back is written at the end of another one, where somebody else has written at its own.
+func TestHeldForTwoBursts(t *testing.T) {
+	conn, r := toPipe(t)
+	var first, second burst.Burst
+	first.Begin()
+	second.Begin()
+	trySend(t, conn, noteOf(t, 1, 100).WithBurst(&first))
+	trySend(t, conn, noteOf(t, 2, 100).WithBurst(&second))
+	conn.out.writeTurn <- struct{}{} // as TrySend does while it keeps a message of the second Burst back
+	first.End()
+	<-conn.out.writeTurn
+	second.End()
+	readOnce(t, r, noteOf(t, 1, 100), noteOf(t, 2, 100))
+}
+
+// The end of the ctx of an earlier Send does not keep what is kept back from being written.
+func TestHeldAfterSend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, r := toPipe(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		bridgetest.Must(t, conn.Send(ctx, noteOf(t, 0, 100)))
+		readOnce(t, r, noteOf(t, 0, 100))
+		var b burst.Burst
+		b.Begin()
+		trySend(t, conn, noteOf(t, 1, 100).WithBurst(&b))
+		cancel()
+		synctest.Wait()
+		b.End()
+		readOnce(t, r, noteOf(t, 1, 100))
+	})
+}
+
+// Others may write to our stdout: whether it has room is not known.
+func TestNotHeldForStdout(t *testing.T) {
+	r, w := osPipe(t)
+	defer r.Close()
+	conn := NewConn(strings.NewReader(""), w, w.Close, Options{Peer: Client})
+	defer conn.Close(nil)
+	var b burst.Burst
+	b.Begin()
+	trySend(t, conn, noteOf(t, 1, 100).WithBurst(&b))
+	readOnce(t, r, noteOf(t, 1, 100))
+	b.End()
+}
+
+// A version that was negotiated counts also where the answer was kept back (ST5).
+func TestHeldIsNoted(t *testing.T) {
+	near, far := connect(t)
+	conn := newSocketConn(near, Options{Peer: Client})
+	conn.closeWait = 0
+	defer conn.Close(nil)
+	var b burst.Burst
+	b.Begin()
+	trySend(t, conn, parse(t, `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-03-26","capabilities":{}}}`).WithBurst(&b))
+	b.End()
+	_, err := io.WriteString(far, "["+ping+"]\n")
+	bridgetest.Must(t, err)
+	wantRecv(t, conn, ping)
 }
 
 // No more is kept back than a pipe takes as a whole.
@@ -244,14 +313,7 @@ func TestPipelined(t *testing.T) {
 	toServerR, toServerW := osPipe(t)
 	fromServer, serverOut := osPipe(t)
 	defer closeAll(toServerR, serverOut)()
-	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
-	bridgetest.Must(t, err)
-	defer l.Close()
-	far, err := net.Dial("unix", l.Addr().String())
-	bridgetest.Must(t, err)
-	defer far.Close()
-	near, err := l.Accept()
-	bridgetest.Must(t, err)
+	near, far := connect(t)
 	client := newSocketConn(near, Options{Peer: Client})
 	client.closeWait = 0
 	server := NewConn(fromServer, toServerW, closeAll(fromServer, toServerW), Options{})
@@ -266,7 +328,7 @@ func TestPipelined(t *testing.T) {
 			fmt.Fprintf(&asked, "%s\n", requests[i].Bytes())
 			fmt.Fprintf(&answered, "%s\n", answers[i].Bytes())
 		}
-		_, err = io.WriteString(far, asked.String())
+		_, err := io.WriteString(far, asked.String())
 		bridgetest.Must(t, err)
 		readOnce(t, toServerR, requests...)
 		_, err = io.WriteString(serverOut, answered.String())
