@@ -42,9 +42,8 @@ func (c *Conn) writeHeld() {
 	if len(c.out.held) == 0 {
 		return
 	}
-	c.out.dest.rearm()
 	n, err := c.out.try.write(c.out.held)
-	if n == 0 && errors.Is(err, os.ErrDeadlineExceeded) { // the ctx of an earlier Send has ended just now
+	if n == 0 && errors.Is(err, os.ErrDeadlineExceeded) { // the ctx of an earlier Send has ended
 		c.out.dest.rearm()
 		n, err = c.out.try.write(c.out.held)
 	}
