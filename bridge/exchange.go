@@ -315,7 +315,7 @@ type fromServerSink exchange
 // TrySend implements Sink. It takes the answer, if the client takes that at once, in the goroutine that has brought
 // it. It closes the server's Conn then, of which nothing more is wanted: that ends the Receive. All else it leaves to Send.
 func (a *fromServerSink) TrySend(m jsonrpc.Message) bool {
-	if m.Kind() != jsonrpc.Response || m.ID() != a.id || a.answered || !(*exchange)(a).settle() || !a.client.TrySend(m) {
+	if m.Kind() != jsonrpc.Response || m.ID() != a.id || a.answered || !(*exchange)(a).settle() || !a.client.TrySend(m.WithBurst(nil)) { // the Close below may wait
 		return false
 	}
 	a.answered = true

@@ -10,6 +10,8 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc/burst"
 )
 
 // exchanging is an Exchange that runs.
@@ -76,6 +78,42 @@ func TestExchange(t *testing.T) {
 		})
 	}
 }
+
+// The answer does not wait for the end of its Burst: before that, the server's Conn is closed, which may take long.
+func TestExchangeAnswersAtOnce(t *testing.T) {
+	near, far := bridge.Pipe()
+	client := &lateClient{Peer: bridgetest.NewPeer(t, 1)}
+	client.In <- callOne
+	done := make(chan error)
+	go func() { done <- bridge.Exchange(t.Context(), client, near, bridge.PumpOptions{}) }()
+	if _, err := bridgetest.Recv(t.Context(), far); err != nil {
+		t.Fatal(err)
+	}
+	var b burst.Burst
+	b.Begin()
+	for answer := bridgetest.Parse(`{"jsonrpc":"2.0","id":1,"result":{}}`); !far.TrySend(answer.WithBurst(&b)); {
+		t.Error("the answer is not taken")
+	}
+	bridgetest.Must(t, <-done)
+	if client.kept || client.taken != 1 {
+		t.Errorf("%d answers were taken; one may be kept back: %v", client.taken, client.kept)
+	}
+}
+
+// lateClient is a client that looks whether it may keep a message back.
+type lateClient struct {
+	*bridgetest.Peer
+	taken int
+	kept  bool
+}
+
+func (c *lateClient) TrySend(m jsonrpc.Message) bool {
+	c.taken++
+	c.kept = m.Burst().Keep(c)
+	return true
+}
+
+func (c *lateClient) WriteKept() {}
 
 // The end of the client's connection cancels the request, and nothing more is
 // said to the client but the end of a subscription.

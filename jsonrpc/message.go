@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"sync"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge/burst"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc/burst"
 )
 
 // Kind tells requests, notifications and responses apart.

@@ -28,11 +28,11 @@ func (s *burstSink) TrySend(m jsonrpc.Message) bool {
 		s.calls = append(s.calls, "refused")
 		return false
 	}
-	if !m.Burst().Hold(s) {
+	if !m.Burst().Keep(s) {
 		s.calls = append(s.calls, "TrySend without a Burst")
 		return true
 	}
-	s.calls = append(s.calls, "held "+string(m.Bytes()))
+	s.calls = append(s.calls, "kept "+string(m.Bytes()))
 	if s.taken != nil {
 		s.taken(len(s.calls))
 	}
@@ -40,14 +40,14 @@ func (s *burstSink) TrySend(m jsonrpc.Message) bool {
 }
 
 func (s *burstSink) Send(_ context.Context, m jsonrpc.Message) error {
-	if m.Burst().Hold(s) {
+	if m.Burst().Keep(s) {
 		s.calls = append(s.calls, "Send in a Burst")
 	}
 	s.calls = append(s.calls, "sent "+string(m.Bytes()))
 	return s.sendErr
 }
 
-func (s *burstSink) WriteHeld() {
+func (s *burstSink) WriteKept() {
 	s.calls = append(s.calls, "written")
 	if s.written != nil {
 		s.written <- s.calls
@@ -62,15 +62,15 @@ func TestReceiveBurst(t *testing.T) {
 		want  []string
 	}{
 		"one line":      {ping + "\n", burstSink{}, []string{"sent " + ping}},
-		"three lines":   {ping + "\n" + note + "\n" + pong + "\n", burstSink{}, []string{"held " + ping, "held " + note, "held " + pong, "written"}},
-		"a batch":       {"[" + ping + "," + pong + "]\n" + note + "\n", burstSink{}, []string{"held " + ping, "held " + pong, "held " + note, "written"}},
-		"a batch alone": {"[" + ping + "," + pong + "]\n", burstSink{}, []string{"held " + ping, "held " + pong, "written"}},
+		"three lines":   {ping + "\n" + note + "\n" + pong + "\n", burstSink{}, []string{"kept " + ping, "kept " + note, "kept " + pong, "written"}},
+		"a batch":       {"[" + ping + "," + pong + "]\n" + note + "\n", burstSink{}, []string{"kept " + ping, "kept " + pong, "kept " + note, "written"}},
+		"a batch alone": {"[" + ping + "," + pong + "]\n", burstSink{}, []string{"kept " + ping, "kept " + pong, "written"}},
 		"no end":        {ping + "\n" + pong, burstSink{}, []string{"sent " + ping, "sent " + pong}}, // the end of input is found by a read
-		"one refused":   {ping + "\n" + note + "\n" + pong + "\n" + ping + "\n", burstSink{refused: note}, []string{"held " + ping, "refused", "written", "sent " + note, "held " + pong, "held " + ping, "written"}},
-		"first refused": {ping + "\n" + note + "\n" + pong + "\n", burstSink{refused: ping}, []string{"refused", "sent " + ping, "held " + note, "held " + pong, "written"}},
-		"last refused":  {ping + "\n" + pong + "\n", burstSink{refused: pong}, []string{"held " + ping, "refused", "written", "sent " + pong}},
-		"empty lines":   {ping + "\n\n\n", burstSink{}, []string{"held " + ping, "written"}},
-		"an error":      {ping + "\n" + pong + "\n", burstSink{refused: pong, sendErr: errors.New("no")}, []string{"held " + ping, "refused", "written", "sent " + pong}},
+		"one refused":   {ping + "\n" + note + "\n" + pong + "\n" + ping + "\n", burstSink{refused: note}, []string{"kept " + ping, "refused", "written", "sent " + note, "kept " + pong, "kept " + ping, "written"}},
+		"first refused": {ping + "\n" + note + "\n" + pong + "\n", burstSink{refused: ping}, []string{"refused", "sent " + ping, "kept " + note, "kept " + pong, "written"}},
+		"last refused":  {ping + "\n" + pong + "\n", burstSink{refused: pong}, []string{"kept " + ping, "refused", "written", "sent " + pong}},
+		"empty lines":   {ping + "\n\n\n", burstSink{}, []string{"kept " + ping, "written"}},
+		"an error":      {ping + "\n" + pong + "\n", burstSink{refused: pong, sendErr: errors.New("no")}, []string{"kept " + ping, "refused", "written", "sent " + pong}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := reading(t, strings.NewReader(test.input), io.Discard, Options{})
@@ -95,7 +95,7 @@ func TestBurstEndsBeforeRead(t *testing.T) {
 	for _, behind := range []string{"", "\n", `{"jsonrpc":`} {
 		_, err := io.WriteString(w, ping+"\n"+pong+"\n"+behind)
 		bridgetest.Must(t, err)
-		if got, want := <-written, []string{"held " + ping, "held " + pong, "written"}; !slices.Equal(got[len(got)-3:], want) {
+		if got, want := <-written, []string{"kept " + ping, "kept " + pong, "written"}; !slices.Equal(got[len(got)-3:], want) {
 			t.Errorf("the Sink was called so:\n%q, want\n%q", got, want)
 		}
 	}
@@ -115,7 +115,7 @@ func TestBurstEndsWithReceive(t *testing.T) {
 	if err := c.Receive(ctx, sink); err != context.Canceled {
 		t.Error(err)
 	}
-	if want := []string{"held " + ping, "held " + ping, "written"}; !slices.Equal(sink.calls, want) {
+	if want := []string{"kept " + ping, "kept " + ping, "written"}; !slices.Equal(sink.calls, want) {
 		t.Errorf("the Sink was called so:\n%q, want\n%q", sink.calls, want)
 	}
 }
@@ -134,7 +134,7 @@ func TestBurstEndsBeforeBadInput(t *testing.T) {
 		if err := c.Receive(t.Context(), sink); err != io.EOF {
 			t.Error(err)
 		}
-		if want := []string{"held " + ping, "held " + ping, "written", "noise", "answer", "sent " + pong}; !slices.Equal(sink.calls, want) {
+		if want := []string{"kept " + ping, "kept " + ping, "written", "noise", "answer", "sent " + pong}; !slices.Equal(sink.calls, want) {
 			t.Errorf("%.50s: the Sink was called so:\n%q, want\n%q", bad, sink.calls, want)
 		}
 	}

@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/bridge/burst"
 	"github.com/mcp-bridge/mcp-bridge/internal/clientstate"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc/burst"
 )
 
 // defaultMaxMessageSize is the longest line that is received, in bytes, unless Options
@@ -130,7 +130,7 @@ func newConn(r io.Reader, w io.Writer, closer func() error, opts Options, mayAba
 }
 
 // Receive implements bridge.Conn. It calls the Send of sink, which may wait, and
-// reads nothing meanwhile. The end of the stream is io.EOF.
+// reads nothing meanwhile. Messages that were read together it offers to TrySend first. The end of the stream is io.EOF.
 func (c *Conn) Receive(ctx context.Context, sink bridge.Sink) error {
 	return c.receive(ctx, sink, nil, nil)
 }
@@ -167,7 +167,7 @@ func (c *Conn) receive(ctx context.Context, sink bridge.Sink, hungUp func() erro
 // waits is in functions of its own: a goroutine that waits here should need little
 // stack, as there are as many as there are sessions.
 func (c *Conn) awaitLine(ctx context.Context) error {
-	c.in.mu.Lock()
+	c.in.lock()
 	defer c.in.mu.Unlock()
 	for {
 		if err := c.end.endError(ctx); err != nil && !(c.in.firstRefused && err == ctx.Err()) {
@@ -179,6 +179,14 @@ func (c *Conn) awaitLine(ctx context.Context) error {
 		if err := c.in.lines.await(ctx); err == nil || !errors.Is(err, errInterrupted) {
 			return c.receiveError(ctx, err)
 		}
+	}
+}
+
+// lock takes mu, for Receive. The Burst ends before it waits: the closer may hold mu for long.
+func (in *incoming) lock() {
+	if !in.mu.TryLock() {
+		in.lines.burst.End()
+		in.mu.Lock()
 	}
 }
 
@@ -244,7 +252,7 @@ func (c *Conn) deliverInBurst(sink bridge.Sink, m jsonrpc.Message, more bool) (t
 // awaitLine has found; the zero Message: the line has none, or it has several, which
 // are pending now. more says that others follow without a read.
 func (c *Conn) takeFirst(ctx context.Context) (m jsonrpc.Message, more bool, err error) {
-	c.in.mu.Lock()
+	c.in.lock()
 	defer c.in.mu.Unlock()
 	if len(c.in.pending) > 0 {
 		m = c.in.pending[0]
@@ -269,7 +277,7 @@ func (in *incoming) putBack(m jsonrpc.Message) {
 // Close implements bridge.Conn. It returns what closer returned. The reason is not
 // said: there is no place for it in a stream of messages.
 func (c *Conn) Close(reason error) error {
-	(*holder)(c).WriteHeld() // what was sent before Close still goes out
+	c.closeKept()
 	c.abort(io.ErrClosedPipe)
 	c.in.src.wait()
 	c.refusals.stop()

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge/burst"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc/burst"
 )
 
 const (

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -27,7 +28,9 @@ type outgoing struct {
 	// it must end with a ctx
 	writeTurn chan struct{}
 	err       error  // the error with which writing has failed; nil: it has not. Guarded by writeTurn
-	held      []byte // lines that are kept back until their Burst ends; nil: none are. Guarded by writeTurn
+	kept      []byte // lines that are kept back until their Burst ends (kept.go); nil: none are. Guarded by writeTurn
+	// has the Conn fail some time after the peer has taken nothing more of what was kept back; nil: it has taken all so far. Guarded by writeTurn
+	goneTimer *time.Timer
 }
 
 // Send implements bridge.Conn. Line breaks between the tokens of m are left
@@ -51,7 +54,7 @@ func (c *Conn) Send(ctx context.Context, m jsonrpc.Message) error {
 		}
 	}
 	defer func() { <-c.out.writeTurn }()
-	c.writeHeld()
+	c.writeKept()
 	if c.out.err != nil {
 		return c.out.err
 	}

@@ -16,8 +16,8 @@ type tryWriter struct {
 	// fits reports whether a line of size bytes will be taken as a whole or not at all. That holds until something is written.
 	fits func(size int) bool
 
-	// takesHeld reports whether maxHeld bytes will surely be taken at once. That holds until something is written. nil: it is never known.
-	takesHeld func() bool
+	// hasRoom reports whether maxKept bytes will surely be taken at once. That holds until something is written. nil: it is never known.
+	hasRoom func() bool
 
 	// write writes what can be taken at once, and returns how many bytes that was: of a line that fits all or none, with the few
 	// exceptions that TrySend names. The error says why that was nothing.
@@ -51,11 +51,13 @@ func (c *Conn) TrySend(m jsonrpc.Message) bool {
 	default:
 		return false
 	}
-	defer func() { <-c.out.writeTurn }()
-	if c.hold(m) {
+	if c.keepBack(&m) {
+		<-c.out.writeTurn
+		c.announceKept(&m)
 		return true
 	}
-	c.writeHeld()
+	defer func() { <-c.out.writeTurn }()
+	c.writeKept()
 	return c.tryWrite(m)
 }
 

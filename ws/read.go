@@ -44,7 +44,7 @@ func (c *conn) readLoop() {
 			c.handleReadFailure(err)
 			return
 		}
-		c.wire.noteMessage(len(text))
+		c.wire.noteMessage(len(text), c.peerIsClient)
 		if !c.handleText(text) {
 			return
 		}

@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge/burst"
 	"github.com/mcp-bridge/mcp-bridge/internal/lazytimer"
 	"github.com/mcp-bridge/mcp-bridge/internal/sockstate"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc/burst"
 )
 
 // chunkSize is the size of the buffers that the pool chunks lends. Messages are read, and bytes
@@ -76,7 +76,7 @@ type wire struct {
 	created      time.Time          // when the wire was made; elapsed counts from then
 
 	burst       *burst.Burst // the messages that were read together; it ends before each Read
-	unreadBytes int          // about how many bytes of the last Read hold frames that noteMessage was not told of. Only who reads uses it
+	unreadBytes atomic.Int64 // about how many bytes of the last Read hold frames that noteMessage was not told of
 
 	readStart atomic.Int64 // elapsed at the beginning of the Read that goes on; 0: none does
 	stalled   atomic.Bool  // the stream was closed because a write has taken too long
@@ -131,15 +131,15 @@ func (w *wire) Read(p []byte) (int, error) {
 	w.readStart.Store(int64(w.elapsed()) | 1)
 	n, err := w.rwc.Read(p)
 	w.readStart.Store(0)
-	w.unreadBytes = n
+	w.unreadBytes.Store(int64(n))
 	return n, err
 }
 
-// noteMessage is called with the size of each message that was read, by who reads. It begins a Burst if another message
-// follows without a Read. It may be wrong where a message has several frames, or began in an earlier Read: then fewer
-// messages than could be are written together.
-func (w *wire) noteMessage(size int) {
-	if w.unreadBytes -= size + minFrameHeader; w.unreadBytes > maxFrameHeader {
+// noteMessage is called with the size of each message that was read. masked: it came from a client. It begins a Burst if another
+// message follows that was read together with this one. It may be wrong either way where a message has several frames or began in an
+// earlier Read, or something else than a message follows. That does no harm: the Burst ends before the next Read.
+func (w *wire) noteMessage(size int, masked bool) {
+	if w.unreadBytes.Add(-int64(size+frameHeaderSize(size, masked))) > 0 {
 		w.burst.Begin()
 	}
 }
@@ -159,7 +159,12 @@ func (w *wire) elapsed() time.Duration { return time.Since(w.created) }
 
 // Write implements io.Writer. It takes p into the buffer. Unless the wire is corked, or somebody writes already, it
 // writes out all that waits. It waits only for room, and only for control frames (maxBufferedControl).
+//
+// Some control frames are written by who reads, in answer to others. So the Burst ends before anything is written out.
 func (w *wire) Write(p []byte) (int, error) {
+	if !w.isCorked() {
+		w.burst.End()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for w.err == nil && w.busy && !w.corked && len(w.buf) > maxBufferedControl {
@@ -195,8 +200,27 @@ func (w *wire) cork(size int) {
 // maxFrameHeader is the greatest size of a frame's header, in bytes (RFC 6455).
 const maxFrameHeader = 14
 
-// minFrameHeader is the size of the header of a short frame, in bytes; of a client's frame it has four bytes more.
-const minFrameHeader = 2
+// frameHeaderSize returns the size of the header of a frame of size bytes, in bytes (RFC 6455, section 5.2).
+func frameHeaderSize(size int, masked bool) int {
+	n := 2
+	switch {
+	case size > 1<<16-1:
+		n += 8
+	case size > 125:
+		n += 2
+	}
+	if masked {
+		n += 4
+	}
+	return n
+}
+
+// isCorked reports whether frames only gather.
+func (w *wire) isCorked() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.corked
+}
 
 // bufferedBytes returns how many bytes have gathered and are not being written.
 func (w *wire) bufferedBytes() int {

@@ -3,13 +3,16 @@ package stdio
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,8 +21,8 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
-	"github.com/mcp-bridge/mcp-bridge/bridge/burst"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc/burst"
 )
 
 // unread returns how many bytes wait to be read from f.
@@ -70,7 +73,7 @@ func trySend(t *testing.T, c bridge.Sink, m jsonrpc.Message) {
 }
 
 // The lines of a Burst go out in one write, at its end.
-func TestHeldUntilEnd(t *testing.T) {
+func TestKeptUntilEnd(t *testing.T) {
 	conn, r := toPipe(t)
 	var b burst.Burst
 	for range 2 {
@@ -89,7 +92,7 @@ func TestHeldUntilEnd(t *testing.T) {
 }
 
 // The same to a socket.
-func TestHeldForSocket(t *testing.T) {
+func TestKeptForSocket(t *testing.T) {
 	near, far := connect(t)
 	conn := newSocketConn(near, Options{Peer: Client})
 	conn.closeWait = 0
@@ -116,7 +119,7 @@ func TestHeldForSocket(t *testing.T) {
 }
 
 // What is kept back goes out before anything that is sent after it, and before the end.
-func TestHeldGoesFirst(t *testing.T) {
+func TestKeptGoesFirst(t *testing.T) {
 	for name, after := range map[string]func(t *testing.T, c *Conn){
 		"TrySend to the end":  func(t *testing.T, c *Conn) { trySend(t, c, noteOf(t, 2, 100)) },
 		"Send to the end":     func(t *testing.T, c *Conn) { bridgetest.Must(t, c.Send(t.Context(), noteOf(t, 2, 100))) },
@@ -147,7 +150,7 @@ func TestHeldGoesFirst(t *testing.T) {
 }
 
 // What a Burst keeps back is written at the end of another one, where somebody else has written at its own.
-func TestHeldForTwoBursts(t *testing.T) {
+func TestKeptForTwoBursts(t *testing.T) {
 	conn, r := toPipe(t)
 	var first, second burst.Burst
 	first.Begin()
@@ -161,8 +164,128 @@ func TestHeldForTwoBursts(t *testing.T) {
 	readOnce(t, r, noteOf(t, 1, 100), noteOf(t, 2, 100))
 }
 
+// What is kept back while another goroutine ends the Burst is written all the same.
+func TestKeptWhileBurstEnds(t *testing.T) {
+	var b burst.Burst
+	end := func() bool {
+		ended := make(chan struct{})
+		go func() { b.End(); close(ended) }()
+		<-ended
+		return true
+	}
+	conn, r := toPipe(t)
+	_ = r.SetReadDeadline(time.Now().Add(30 * time.Second))
+	conn.out.try.hasRoom = end // TrySend asks that before it keeps a message back
+	b.Begin()
+	trySend(t, conn, noteOf(t, 1, 100).WithBurst(&b))
+	readOnce(t, r, noteOf(t, 1, 100))
+
+	conn.out.try.hasRoom = func() bool { return true }
+	b.Begin()
+	m := noteOf(t, 2, 100).WithBurst(&b)
+	conn.out.writeTurn <- struct{}{} // what TrySend does, with the end in the middle
+	kept := conn.keepBack(&m)
+	end()
+	<-conn.out.writeTurn
+	conn.announceKept(&m)
+	if !kept {
+		t.Error("a message was not kept back")
+	}
+	readOnce(t, r, noteOf(t, 2, 100))
+}
+
+// A Conn whose Sink is at work is closed: the reader then waits for the closer, and keeps nothing back meanwhile.
+func TestKeptWhileSourceCloses(t *testing.T) {
+	near, far := connect(t)
+	source := newSocketConn(near, Options{})
+	source.closeWait = time.Hour
+	conn, r := toPipe(t)
+	_, err := io.WriteString(far, ping+"\n"+pong+"\n")
+	bridgetest.Must(t, err)
+	closed := make(chan error)
+	received := make(chan error)
+	go func() {
+		received <- source.Receive(t.Context(), trySinkFunc(func(m jsonrpc.Message) bool {
+			taken := conn.TrySend(m)
+			go func() { closed <- source.Close(nil) }()
+			for source.in.mu.TryLock() { // until the closer has it
+				source.in.mu.Unlock()
+				runtime.Gosched()
+			}
+			return taken
+		}))
+	}()
+	_ = r.SetReadDeadline(time.Now().Add(30 * time.Second))
+	readOnce(t, r, parse(t, ping))
+	_ = far.Close() // ends the closer's wait
+	<-closed
+	<-received
+}
+
+// trySinkFunc is a function as the TrySend of a Sink.
+type trySinkFunc func(m jsonrpc.Message) bool
+
+func (f trySinkFunc) TrySend(m jsonrpc.Message) bool                  { return f(m) }
+func (trySinkFunc) Send(ctx context.Context, _ jsonrpc.Message) error { return errors.New("not now") }
+
+// Close waits for who is just keeping something back.
+func TestKeptWhileConnCloses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, r := toPipe(t)
+		var b burst.Burst
+		b.Begin()
+		trySend(t, conn, noteOf(t, 1, 100).WithBurst(&b))
+		conn.out.writeTurn <- struct{}{} // as TrySend does
+		closed := make(chan error)
+		go func() { closed <- conn.Close(nil) }()
+		synctest.Wait()
+		<-conn.out.writeTurn
+		<-closed
+		readOnce(t, r, noteOf(t, 1, 100))
+	})
+}
+
+// If what is kept back cannot be written, the Conn fails: those who have sent it wait for answers.
+func TestKeptCannotBeWritten(t *testing.T) {
+	for _, test := range []struct {
+		err   error // of the write
+		n     int   // how many bytes were written
+		after time.Duration
+	}{
+		{syscall.ENOMEM, 0, 0},
+		{syscall.EAGAIN, 0, 0},
+		{syscall.EPIPE, 0, goneGrace}, // most often the peer has ended, and Receive finds out how
+		{nil, 50, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			reads, input := io.Pipe()
+			defer input.Close()
+			_, w := osPipe(t)
+			conn := NewConn(reads, w, closeAll(reads, w), Options{})
+			defer conn.Close(nil)
+			began := time.Now()
+			received := make(chan error)
+			go func() { received <- conn.Receive(t.Context(), trySinkFunc(nil)) }()
+			var b burst.Burst
+			b.Begin()
+			trySend(t, conn, noteOf(t, 1, 3000).WithBurst(&b))
+			conn.out.try.write = func([]byte) (int, error) { return test.n, test.err }
+			if conn.TrySend(noteOf(t, 2, 3000).WithBurst(&b)) { // there is no room: the first is written now
+				t.Error("something is taken although nothing can be written any more")
+			}
+			if err := conn.Send(t.Context(), noteOf(t, 3, 100)); err == nil {
+				t.Error("something is sent although nothing can be written any more")
+			}
+			err := <-received
+			if test.err != nil && !errors.Is(err, test.err) || test.err == nil && err != ErrCutOff || time.Since(began) != test.after {
+				t.Errorf("%v: Receive returned %v after %v", test.err, err, time.Since(began))
+			}
+		})
+	}
+}
+
 // The end of the ctx of an earlier Send does not keep what is kept back from being written.
-func TestHeldAfterSend(t *testing.T) {
+func TestKeptAfterSend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, r := toPipe(t)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -179,7 +302,7 @@ func TestHeldAfterSend(t *testing.T) {
 }
 
 // Others may write to our stdout: whether it has room is not known.
-func TestNotHeldForStdout(t *testing.T) {
+func TestNotKeptForStdout(t *testing.T) {
 	r, w := osPipe(t)
 	defer r.Close()
 	conn := NewConn(strings.NewReader(""), w, w.Close, Options{Peer: Client})
@@ -192,7 +315,7 @@ func TestNotHeldForStdout(t *testing.T) {
 }
 
 // A version that was negotiated counts also where the answer was kept back (ST5).
-func TestHeldIsNoted(t *testing.T) {
+func TestKeptIsNoted(t *testing.T) {
 	near, far := connect(t)
 	conn := newSocketConn(near, Options{Peer: Client})
 	conn.closeWait = 0
@@ -207,7 +330,7 @@ func TestHeldIsNoted(t *testing.T) {
 }
 
 // No more is kept back than a pipe takes as a whole.
-func TestHeldAtMost(t *testing.T) {
+func TestKeptAtMost(t *testing.T) {
 	conn, r := toPipe(t)
 	var b burst.Burst
 	b.Begin()
@@ -228,7 +351,7 @@ func TestHeldAtMost(t *testing.T) {
 }
 
 // Nothing is kept back that the peer may not take.
-func TestHeldNeedsRoom(t *testing.T) {
+func TestKeptNeedsRoom(t *testing.T) {
 	conn, r := toPipe(t)
 	resizePipe(t, r, 4096)
 	in := bufio.NewReader(r)
@@ -253,7 +376,7 @@ func TestHeldNeedsRoom(t *testing.T) {
 }
 
 // Bursts of several goroutines, and messages of none: each arrives once, those of one goroutine in order.
-func TestHeldConcurrently(t *testing.T) {
+func TestKeptConcurrently(t *testing.T) {
 	const senders, messages = 4, 2000
 	conn, r := toPipe(t)
 	var wg sync.WaitGroup
@@ -293,7 +416,7 @@ func TestHeldConcurrently(t *testing.T) {
 }
 
 // A peer that is gone does not make the Conn fail with ErrCutOff: Receive tells how the peer has ended.
-func TestHeldForNobody(t *testing.T) {
+func TestKeptForNobody(t *testing.T) {
 	conn, r := toPipe(t)
 	var b burst.Burst
 	b.Begin()
