@@ -15,9 +15,11 @@ type Sink interface {
 	// ctx's if ctx is done, m was not taken.
 	Send(ctx context.Context, m jsonrpc.Message) error
 
-	// TrySend is Send where that needs no waiting for anybody. False: nothing was done,
-	// and Send is to be called, which also says what is wrong, if something is. A Sink
-	// that cannot tell returns false. A message of a burst.Burst may be kept back until that ends.
+	// TrySend is Send where that needs no waiting for anybody. False: nothing was done
+	// with m, and Send is to be called, which also says what is wrong, if something is. A
+	// Sink that cannot tell returns false. A message of a burst.Burst may be kept back until
+	// that ends; whoever has begun the Burst ends it before it waits for anything. If what
+	// is kept back cannot be written then, the Conn fails.
 	TrySend(m jsonrpc.Message) bool
 }
 

@@ -61,16 +61,17 @@ func TestReceiveBurst(t *testing.T) {
 		sink  burstSink
 		want  []string
 	}{
-		"one line":      {ping + "\n", burstSink{}, []string{"sent " + ping}},
-		"three lines":   {ping + "\n" + note + "\n" + pong + "\n", burstSink{}, []string{"kept " + ping, "kept " + note, "kept " + pong, "written"}},
-		"a batch":       {"[" + ping + "," + pong + "]\n" + note + "\n", burstSink{}, []string{"kept " + ping, "kept " + pong, "kept " + note, "written"}},
-		"a batch alone": {"[" + ping + "," + pong + "]\n", burstSink{}, []string{"kept " + ping, "kept " + pong, "written"}},
-		"no end":        {ping + "\n" + pong, burstSink{}, []string{"sent " + ping, "sent " + pong}}, // the end of input is found by a read
-		"one refused":   {ping + "\n" + note + "\n" + pong + "\n" + ping + "\n", burstSink{refused: note}, []string{"kept " + ping, "refused", "written", "sent " + note, "kept " + pong, "kept " + ping, "written"}},
-		"first refused": {ping + "\n" + note + "\n" + pong + "\n", burstSink{refused: ping}, []string{"refused", "sent " + ping, "kept " + note, "kept " + pong, "written"}},
-		"last refused":  {ping + "\n" + pong + "\n", burstSink{refused: pong}, []string{"kept " + ping, "refused", "written", "sent " + pong}},
-		"empty lines":   {ping + "\n\n\n", burstSink{}, []string{"kept " + ping, "written"}},
-		"an error":      {ping + "\n" + pong + "\n", burstSink{refused: pong, sendErr: errors.New("no")}, []string{"kept " + ping, "refused", "written", "sent " + pong}},
+		"one line":       {ping + "\n", burstSink{}, []string{"sent " + ping}},
+		"three lines":    {ping + "\n" + note + "\n" + pong + "\n", burstSink{}, []string{"kept " + ping, "kept " + note, "kept " + pong, "written"}},
+		"a batch":        {"[" + ping + "," + pong + "]\n" + note + "\n", burstSink{}, []string{"kept " + ping, "kept " + pong, "kept " + note, "written"}},
+		"a batch of one": {"[" + ping + "]\n" + note + "\n", burstSink{}, []string{"kept " + ping, "kept " + note, "written"}},
+		"a batch alone":  {"[" + ping + "," + pong + "]\n", burstSink{}, []string{"kept " + ping, "kept " + pong, "written"}},
+		"no end":         {ping + "\n" + pong, burstSink{}, []string{"sent " + ping, "sent " + pong}}, // the end of input is found by a read
+		"one refused":    {ping + "\n" + note + "\n" + pong + "\n" + ping + "\n", burstSink{refused: note}, []string{"kept " + ping, "refused", "written", "sent " + note, "kept " + pong, "kept " + ping, "written"}},
+		"first refused":  {ping + "\n" + note + "\n" + pong + "\n", burstSink{refused: ping}, []string{"refused", "sent " + ping, "kept " + note, "kept " + pong, "written"}},
+		"last refused":   {ping + "\n" + pong + "\n", burstSink{refused: pong}, []string{"kept " + ping, "refused", "written", "sent " + pong}},
+		"empty lines":    {ping + "\n\n\n", burstSink{}, []string{"kept " + ping, "written"}},
+		"an error":       {ping + "\n" + pong + "\n", burstSink{refused: pong, sendErr: errors.New("no")}, []string{"kept " + ping, "refused", "written", "sent " + pong}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := reading(t, strings.NewReader(test.input), io.Discard, Options{})

@@ -1,8 +1,11 @@
 package stdio
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"syscall"
 	"time"
@@ -16,8 +19,9 @@ import (
 // a connection at once (sockstate.MaxInlineBytes).
 const maxKept = 4 << 10
 
-// keepBack keeps m back, which TrySend was given, if m is one of a Burst that goes on and the peer surely has room. The caller has the
-// writeTurn. After true it gives that back, and calls announceKept.
+// keepBack keeps m back, which TrySend was given, if m is one of a Burst that goes on and the peer surely has room. It may have to
+// write what was kept back before, which may fail (writeKept). The caller has the writeTurn. After true it gives that back, and calls
+// announceKept.
 func (c *Conn) keepBack(m *jsonrpc.Message) (kept bool) {
 	if b := m.Burst(); b == nil || !b.Going() || c.out.try.hasRoom == nil {
 		return false
@@ -62,8 +66,9 @@ func (k *keeper) WriteKept() {
 }
 
 // goneGrace is how long Receive has to find out how a peer has ended that takes nothing more. A peer that only reads no more does not
-// end: then the Conn fails.
-const goneGrace = time.Second
+// end: it may still answer what it has read, but then the Conn fails, because who waits for an answer to what was kept back would wait
+// for ever.
+const goneGrace = 10 * time.Second
 
 // writeKept writes the lines that are kept back, without waiting: keepBack has found that the peer has room for them. If it has not taken
 // all of them all the same, the Conn fails: those who have sent the lines count on it. The caller has the writeTurn.
@@ -79,14 +84,18 @@ func (c *Conn) writeKept() {
 	size := len(c.out.kept)
 	putChunk(c.out.kept[:chunkSize])
 	c.out.kept = nil
+	ended := c.end.endError(context.Background())
 	switch {
 	case n == size:
+	case ended != nil:
+		c.out.err = ended
 	case n > 0:
 		c.out.err = ErrCutOff
 		c.fail(ErrCutOff)
 	case errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET):
-		c.out.err = err
-		c.out.goneTimer = time.AfterFunc(goneGrace, func() { c.fail(fmt.Errorf("the peer takes nothing more: %w", err)) })
+		gone := fmt.Errorf("the peer takes nothing more: %w", err)
+		c.out.err = gone
+		c.out.goneTimer = time.AfterFunc(goneGrace, func() { c.fail(gone) })
 	default:
 		c.out.err = fmt.Errorf("stdio: messages that the peer had room for could not be written: %w", err)
 		c.fail(c.out.err)
@@ -97,18 +106,19 @@ func (c *Conn) writeKept() {
 // written already what was kept back.
 const closeTurnWait = 10 * time.Millisecond
 
-// closeKept writes what is kept back when the Conn is being closed.
+// closeKept is called first when the Conn is being closed: it writes what is kept back. After that, nothing is kept back any more.
 func (c *Conn) closeKept() {
 	t := time.NewTimer(closeTurnWait)
 	defer t.Stop()
 	select {
 	case c.out.writeTurn <- struct{}{}:
-		c.writeKept()
-		if c.out.goneTimer != nil {
-			c.out.goneTimer.Stop()
-		}
-		<-c.out.writeTurn
 	case <-t.C:
-	case <-c.end.done:
+		return
 	}
+	c.writeKept()
+	c.out.err = cmp.Or(c.out.err, io.ErrClosedPipe)
+	if c.out.goneTimer != nil {
+		c.out.goneTimer.Stop()
+	}
+	<-c.out.writeTurn
 }

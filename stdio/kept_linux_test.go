@@ -245,6 +245,34 @@ func TestKeptWhileConnCloses(t *testing.T) {
 	})
 }
 
+// A pipe that nobody reads takes nothing, and nor does one that is not empty: a small one may have no room.
+func TestNotKeptWithoutRoom(t *testing.T) {
+	conn, r := toPipe(t)
+	trySend(t, conn, noteOf(t, 1, 100))
+	if conn.out.try.hasRoom() {
+		t.Error("a pipe with something in it has room")
+	}
+	readOnce(t, r, noteOf(t, 1, 100))
+	if !conn.out.try.hasRoom() {
+		t.Error("an empty pipe has no room")
+	}
+	_ = r.Close()
+	if conn.out.try.hasRoom() {
+		t.Error("a pipe that nobody reads has room")
+	}
+}
+
+// After Close has written what was kept back, nothing more is: nobody would write it.
+func TestKeptNoMoreAfterClose(t *testing.T) {
+	conn, _ := toPipe(t)
+	var b burst.Burst
+	b.Begin()
+	conn.closeKept() // what Close does first
+	if m := noteOf(t, 1, 100).WithBurst(&b); conn.TrySend(m) {
+		t.Error("a message is taken")
+	}
+}
+
 // If what is kept back cannot be written, the Conn fails: those who have sent it wait for answers.
 func TestKeptCannotBeWritten(t *testing.T) {
 	for _, test := range []struct {
@@ -339,8 +367,9 @@ func TestKeptAtMost(t *testing.T) {
 	if n := unread(t, r); n > 0 {
 		t.Errorf("%d bytes were written before the end of the Burst", n)
 	}
+	trySend(t, conn, noteOf(t, 3, 100).WithBurst(&b)) // it is written at once: the pipe is not empty any more
+	readOnce(t, r, noteOf(t, 1, 2000), noteOf(t, 2, 2094), noteOf(t, 3, 100))
 	trySend(t, conn, noteOf(t, 3, 100).WithBurst(&b))
-	readOnce(t, r, noteOf(t, 1, 2000), noteOf(t, 2, 2094))
 	if conn.TrySend(noteOf(t, 4, 4096).WithBurst(&b)) {
 		t.Error("4,097 bytes were written behind what was kept back")
 	}

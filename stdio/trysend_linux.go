@@ -44,21 +44,25 @@ func pipeTryWriter(f *os.File, isOurs bool) tryWriter {
 	if !isOurs {
 		return tryWriter{limit, fits, nil, rawWriteFunc(raw)}
 	}
-	return tryWriter{limit, fits, isWritableFunc(raw), rawWriteFunc(raw)}
+	return tryWriter{limit, fits, isReadAndEmptyFunc(raw), rawWriteFunc(raw)}
 }
 
-// isWritableFunc returns a function that reports whether a pipe has room for pipeBuf bytes (pipe(7), poll(2)).
-func isWritableFunc(raw syscall.RawConn) func() bool {
-	var writable bool
+// isReadAndEmptyFunc returns a function that reports whether a pipe is empty, and so has room for pipeBuf bytes however small it is or
+// becomes, and has a reader (pipe(7); poll(2): POLLERR; FIONREAD).
+func isReadAndEmptyFunc(raw syscall.RawConn) func() bool {
+	var yes bool
 	look := func(fd uintptr) {
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
-		n, err := unix.Poll(fds, 0)
-		writable = err == nil && n == 1 && fds[0].Revents == unix.POLLOUT
+		if n, err := unix.Poll(fds, 0); err != nil || n != 1 || fds[0].Revents != unix.POLLOUT {
+			return
+		}
+		unread, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ) // FIONREAD, by its other name
+		yes = err == nil && unread == 0
 	}
 	return func() bool {
-		writable = false
+		yes = false
 		_ = raw.Control(look)
-		return writable
+		return yes
 	}
 }
 

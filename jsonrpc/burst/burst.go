@@ -27,7 +27,7 @@ type Burst struct {
 	keepers  []Keeper   // those that keep messages of this Burst back, each once
 }
 
-// A Keeper keeps messages back. It can be compared.
+// A Keeper keeps messages back. Keepers are compared with ==.
 type Keeper interface {
 	// WriteKept writes what is kept back, unless somebody else is about to do so. It does not wait. It may be called
 	// concurrently.
@@ -35,7 +35,7 @@ type Keeper interface {
 }
 
 const (
-	maxMessages = 32 // so many messages go on at most before what is kept back of them is written: the first one does not wait for longer
+	maxMessages = 32 // after so many messages, what is kept back is written although the Burst goes on: the first one has waited long enough
 	maxKeepers  = 16 // so many Keepers a Burst has at most; to look for one among more would cost more than is saved
 )
 
@@ -92,6 +92,9 @@ func (b *Burst) writeAll(going bool) {
 	b.mu.Lock()
 	b.going.Store(going)
 	b.messages = 0
+	if going {
+		b.messages = 1 // that with which Begin was called
+	}
 	n := copy(keepers[:], b.keepers)
 	clear(b.keepers)
 	b.keepers = b.keepers[:0]

@@ -73,7 +73,7 @@ func TestManyKeepers(t *testing.T) {
 func TestManyMessages(t *testing.T) {
 	var b Burst
 	var k counter
-	const n = 2 * (maxMessages + 1)
+	const n = 2*maxMessages + 1
 	for i := range n {
 		b.Begin()
 		if !b.Keep(&k) {
