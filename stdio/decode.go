@@ -142,8 +142,8 @@ func (c *Conn) decodeBatch(ctx context.Context, ln line) (jsonrpc.Message, error
 	return jsonrpc.Message{}, nil
 }
 
-// acceptsBatch reports whether the client may send arrays now: Options.AcceptBatch
-// says so, or the version that was negotiated.
+// acceptsBatch reports whether the client may send arrays now. Options.AcceptBatch
+// decides if it is set, otherwise the version that was negotiated.
 func (c *Conn) acceptsBatch() bool {
 	if c.opts.AcceptBatch != nil {
 		return c.opts.AcceptBatch()

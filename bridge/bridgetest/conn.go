@@ -169,7 +169,7 @@ func (s *countingEnd) Receive(ctx context.Context, sink bridge.Sink) error {
 type watchedSink struct {
 	bridge.Sink
 	t     *testing.T // the test, which fails if the Sink is called wrongly
-	calls sync.Mutex // held during each call; countingEnd.Receive takes it for good when the Conn's Receive has returned
+	calls sync.Mutex // held during each call of the Sink; countingEnd.Receive locks it for ever when the Conn's Receive has returned, so that a later call fails the test
 }
 
 // TrySend implements bridge.Sink: it passes the message on. The test fails if another call goes on, or Receive has

@@ -76,7 +76,7 @@ func AllowReplay(req *http.Request, m jsonrpc.Message) {
 
 const (
 	maxBusyRetries = 2               // how often a request is sent again that the server was too busy for
-	firstBusyWait  = time.Second / 2 // how long to wait before it is sent again for the first time
+	firstBusyWait  = time.Second / 2 // how long to wait before such a request is sent again for the first time
 	maxBusyWait    = 5 * time.Second // if the server's Retry-After is longer, the request is not sent again: the client may do that
 )
 

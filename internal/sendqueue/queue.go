@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// minKeptCapacity bounds the memory that TakeAll keeps for the list of a Queue: in any case if it has room for no more than
-// four times so many messages; a larger one only if a quarter of it was needed for the messages just taken.
+// minKeptCapacity bounds the memory that TakeAll keeps for the list of a Queue. A list with room for four times so many messages is always
+// kept; a larger one only if at least a quarter of it was needed for the messages just taken.
 const minKeptCapacity = 64
 
 // Queue holds the texts of messages until they are taken, to be written. Any number of goroutines may send, one

@@ -56,7 +56,7 @@ func Parse(line []byte) (Record, error) {
 type parser struct {
 	err      error  // the first fault that fail was told of; nil: none so far
 	bodyForm string // key of the member that has the body: "msg", "raw" or "b64"; "": none was read so far
-	body     []byte // value of that member, as JSON
+	body     []byte // the body of the record: the value of the member that bodyForm names, as JSON
 	tail     []byte // value of the member "tail", as JSON
 }
 

@@ -65,7 +65,7 @@ func newCall(c *conn, m jsonrpc.Message) *call {
 	return call
 }
 
-// end ends the ctx of a message that is over, and a while later that of the call that it has cancelled.
+// end ends the ctx of call, whose message is over. If the message has cancelled another call, the ctx of that one ends cancelLinger later.
 func (call *call) end() {
 	call.cancel()
 	if call.cancelledCall != nil {
