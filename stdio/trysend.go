@@ -37,7 +37,7 @@ func newTryWriter(w io.Writer, isOurs bool) tryWriter {
 }
 
 // TrySend implements bridge.Conn: it writes a message of up to 4 KiB, or up to 64 KiB to the pipe of a server, that the peer
-// takes at once, and returns false, having done nothing, for any other. A pipe takes 4 KiB
+// takes at once, and returns false, having done nothing with it, for any other. A pipe takes 4 KiB
 // as a whole or not at all, and more if it is empty; a socket takes it when its peer has taken
 // all that was sent before. If the peer has taken a part of it all the same, the Conn
 // ends with ErrCutOff, and TrySend returns true. A message of a Burst may be kept back until that ends.

@@ -41,10 +41,11 @@ func pipeTryWriter(f *os.File, isOurs bool) tryWriter {
 		_ = raw.Control(look)
 		return isEmpty
 	}
-	if !isOurs {
-		return tryWriter{limit, fits, nil, rawWriteFunc(raw)}
+	w := tryWriter{limit: limit, fits: fits, write: rawWriteFunc(raw)}
+	if isOurs {
+		w.hasRoom = isReadAndEmptyFunc(raw)
 	}
-	return tryWriter{limit, fits, isReadAndEmptyFunc(raw), rawWriteFunc(raw)}
+	return w
 }
 
 // isReadAndEmptyFunc returns a function that reports whether a pipe is empty, and so has room for pipeBuf bytes however small it is or
@@ -53,11 +54,8 @@ func isReadAndEmptyFunc(raw syscall.RawConn) func() bool {
 	var yes bool
 	look := func(fd uintptr) {
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
-		if n, err := unix.Poll(fds, 0); err != nil || n != 1 || fds[0].Revents != unix.POLLOUT {
-			return
-		}
-		unread, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ) // FIONREAD, by its other name
-		yes = err == nil && unread == 0
+		n, err := unix.Poll(fds, 0)
+		yes = err == nil && n == 1 && fds[0].Revents == unix.POLLOUT && isDrained(int(fd))
 	}
 	return func() bool {
 		yes = false
@@ -66,10 +64,15 @@ func isReadAndEmptyFunc(raw syscall.RawConn) func() bool {
 	}
 }
 
+// isDrained reports whether nothing is in a pipe.
+func isDrained(fd int) bool {
+	unread, err := unix.IoctlGetInt(fd, unix.TIOCINQ) // FIONREAD, by its other name
+	return err == nil && unread == 0
+}
+
 // isEmptyPipe reports whether nothing is in a pipe that holds at least size bytes (pipe(7): FIONREAD, F_GETPIPE_SZ).
 func isEmptyPipe(fd, size int) bool {
-	unread, err := unix.IoctlGetInt(fd, unix.TIOCINQ) // FIONREAD, by its other name
-	if err != nil || unread > 0 {
+	if !isDrained(fd) {
 		return false
 	}
 	capacity, err := unix.FcntlInt(uintptr(fd), unix.F_GETPIPE_SZ, 0)

@@ -124,7 +124,7 @@ func readFull(r io.Reader, p []byte) (n int, err error) {
 func (c *conn) handleText(text []byte) bool {
 	messages, faults := jsonrpc.Decode(text, !c.peerIsClient || c.calls.revision.AllowsBatches(), c.maxBatch, c.maxDepth)
 	if len(faults) > 0 {
-		c.wire.burst.End() // the peer may take the answer late
+		c.wire.burst.End() // who has sent this is told what is wrong, and may take long to read that
 	}
 	if len(faults) > 0 && !utf8.Valid(text) {
 		c.endForViolation(websocket.StatusInvalidFramePayloadData, "the text is not UTF-8") // WS2

@@ -160,7 +160,8 @@ func (w *wire) elapsed() time.Duration { return time.Since(w.created) }
 // Write implements io.Writer. It takes p into the buffer. Unless the wire is corked, or somebody writes already, it
 // writes out all that waits. It waits only for room, and only for control frames (maxBufferedControl).
 //
-// Some control frames are written by who reads, in answer to others. So the Burst ends before anything is written out.
+// The goroutine that reads writes control frames, too: a pong answers a ping. That may wait, so the Burst ends before anything is
+// written out.
 func (w *wire) Write(p []byte) (int, error) {
 	if !w.isCorked() {
 		w.burst.End()
