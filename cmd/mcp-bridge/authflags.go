@@ -25,7 +25,7 @@ type authFlags struct {
 	redirect       signin.Redirect // --redirect-host, --redirect-port: where the browser comes back to
 	scopes         []string        // --scope: scopes to ask for, each value one or several
 	params         []string        // --authorize-param: what is added to the authorization request, as NAME=VALUE
-	aliases        []string        // --issuer-alias: ANNOUNCED=ACTUAL, for an issuer whose metadata has another name
+	aliases        []string        // --issuer-alias: ANNOUNCED=ACTUAL, for an authorization server that the server announces as ANNOUNCED and that calls itself ACTUAL in its metadata
 	resource       string          // --resource: the parameter "resource" to send; "off": none; "": what the server publishes
 	assertionFile  string          // --assertion-file: the file of the assertion for --auth jwt-bearer
 	dpop           string          // --dpop: whether tokens are bound to a key: auto, require or off

@@ -139,7 +139,8 @@ type flagURL struct {
 	value string // the URL
 }
 
-// issuerURLs returns the URLs that are asked for keys and about tokens, each with its flag: --oidc-issuer, --jwks-url and --introspect.
+// issuerURLs returns the URLs from which the keys that verify tokens come, and those at which tokens are introspected, each with its
+// flag: --oidc-issuer, --jwks-url and --introspect.
 func (f *protectFlags) issuerURLs() (all []flagURL) {
 	for _, i := range f.issuers {
 		all = append(all, flagURL{"oidc-issuer", i})

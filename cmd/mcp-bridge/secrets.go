@@ -79,7 +79,7 @@ func (t *tracing) keepValues(source string, values []string) (changed bool) {
 	return changed
 }
 
-// redact returns a text of the log or of a span without secrets, also where the trace keeps them (--trace-unredacted).
+// redact returns a text of the log or of a span without secrets, even if the trace keeps them (--trace-unredacted).
 func (t *tracing) redact(text string) string { return t.recorder.RedactText(text) }
 
 // redactLine returns a line that a server process has written to stderr without secrets. Unlike redact, it waits until long messages
@@ -106,8 +106,9 @@ func (e *redactedError) Error() string { return e.text }
 // Unwrap returns the error with its secrets.
 func (e *redactedError) Unwrap() error { return e.error }
 
-// hideEnviron has the values of environment variables of a server, given as NAME=VALUE, taken out of what is written: those whose names
-// tell that they are secrets; with all, also those of all others but the common ones (isCommonVariable). server is its configured name.
+// hideEnviron adds the values of environment variables of a server, given as NAME=VALUE, to what is taken out of all that is written: those
+// whose names tell that they are secrets; with all, also those of all others but the common ones (isCommonVariable). server is its configured
+// name.
 func (t *tracing) hideEnviron(server string, env []string, all bool) {
 	var values []string
 	for _, v := range env {
@@ -122,8 +123,8 @@ func (t *tracing) hideEnviron(server string, env []string, all bool) {
 	t.addSecrets(source, values)
 }
 
-// hideServer has what a server is given taken out of what is written: its headers, the password in its URL (or else the user's name) and each
-// value of the URL's query, and the environment variables whose names tell that they are secrets.
+// hideServer adds what a server is given to what is taken out of all that is written: its headers, the password in its URL (or else the user's
+// name) and each value of the URL's query, and the environment variables whose names tell that they are secrets.
 func (t *tracing) hideServer(spec upstream.Spec) {
 	var values, headers []string
 	for name, all := range spec.Remote.Header {
@@ -143,7 +144,7 @@ func (t *tracing) hideServer(spec upstream.Spec) {
 	t.hideEnviron(spec.Name, spec.Command.Env, false)
 }
 
-// hideTokens has the tokens of clients taken out of what is written: those in the file of --token-file, or else those in the
+// hideTokens adds the tokens of clients to what is taken out of all that is written: those in the file of --token-file, or else those in the
 // environment variable. A file that is not a regular one is not read, as it may be read once only.
 func (t *tracing) hideTokens(file string, env environment) {
 	text, _ := env.lookup(tokensVariable)

@@ -130,8 +130,9 @@ func (f *targetFlags) spec(to target, limits *limitFlags, env environment, log h
 	return spec, err
 }
 
-// attachCredential has the requests to a remote server made with its credential, out of all. fileAuth is what the configuration file says of
-// signing in to the server, and then counts rather than the flags; nil: there is no file.
+// attachCredential adds to spec, if it is that of a remote server, the server's credential, with which the requests are made then; all opens
+// it. fileAuth is what the configuration file says of signing in to the server, and replaces those flags that are about one server
+// (forServer); nil: there is no file.
 func (f *targetFlags) attachCredential(ctx context.Context, spec *upstream.Spec, fileAuth map[string][]string, all *credentials, env environment, log hclog.Logger) error {
 	s, err := f.signInSettings(*spec, fileAuth, env)
 	if err != nil || !s.IsUsed() {
@@ -327,8 +328,8 @@ func isConfigFile(s string) bool {
 	return !isURL(s) && (strings.HasSuffix(s, ".json") || strings.HasSuffix(s, ".jsonc"))
 }
 
-// splitValueError explains the arguments that are left over where a flag has got one half of its value only, as other
-// programs take it. nil: there is no such flag. args are all arguments of the command.
+// splitValueError explains rest, the arguments that are left over, if --header or -e has got only the first half of its value: the
+// user has given the halves as two arguments, as other programs take them. nil: neither flag has. args are all arguments of the command.
 func (f *targetFlags) splitValueError(command string, rest, args []string) error {
 	for _, h := range f.header {
 		if len(rest) > 0 && !strings.Contains(h, ":") {
@@ -348,8 +349,8 @@ func (f *targetFlags) splitValueError(command string, rest, args []string) error
 	return nil
 }
 
-// startSupervision has the processes that servers leave behind ended: by the function that it returns, which is called at the end of the run,
-// or by a watchdog if this process is killed.
+// startSupervision sees to it that the processes that servers leave behind are ended: by the function that it returns, which is called at the
+// end of the run, or by a watchdog if this process is killed.
 func startSupervision(log hclog.Logger) func() {
 	stop, err := supervisor.Subreap()
 	if err != nil {

@@ -141,7 +141,8 @@ func openTrace(source string, env environment) (file *os.File, cleanup func(), e
 	return nil, nil, nil
 }
 
-// spoolToTemp copies what cannot be read twice into a file, which cleanup removes.
+// spoolToTemp copies what cannot be read twice into a temporary file, and returns that, to be read from its beginning. After cleanup the
+// file is closed, and gone.
 func spoolToTemp(in io.Reader) (file *os.File, cleanup func(), err error) {
 	if file, err = os.CreateTemp("", "mcp-bridge-trace-"); err != nil {
 		return nil, nil, err
