@@ -250,11 +250,11 @@ func (h *eraClientConn) receiveOwn(ctx context.Context, sink Sink) error {
 // errOtherEra ends the Receive of a half that is alone, at a message for the other half.
 var errOtherEra = errors.New("a message of the other era")
 
-// halfSink is the Sink of the client's Receive while there is one half: it passes on what is for that half. A message
-// for the other half ends the Receive.
+// halfSink is the Sink of the client's Receive while the Handler of only one half of the eraSplit runs. It passes on the
+// messages for that half. A message for the other half ends the Receive.
 type halfSink struct {
 	*eraClientConn
-	sink Sink // the Sink of the half's Handler
+	sink Sink // the Sink that the Handler of the half receives with
 }
 
 // TrySend implements Sink: it passes a message for the half on, if it is taken at once.

@@ -331,8 +331,9 @@ const maxQueuedReplies = 16
 
 // replyQueue hands the replies of Hooks.Send to the receiver of the Conn, between the messages of the peer.
 //
-// sinkLock is held while the receiver's Sink is called, mu while the fields are looked at; sinkLock comes first. Who
-// makes a reply hands it on itself; it waits for that as in Send of a Conn, so that nothing needs a goroutine.
+// sinkLock is held while the receiver's Sink is called, mu while the fields are looked at; sinkLock comes first. The
+// goroutine whose Send to the Conn has led to a reply hands it on or queues it, and may have to wait for that as any Send
+// may: no other goroutine is needed.
 type replyQueue struct {
 	sinkLock chan struct{} // a lock whose wait can be given up: holds one element while somebody calls the receiver's Sink
 

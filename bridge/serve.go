@@ -72,7 +72,7 @@ type unavailableSink struct {
 	stop   context.CancelFunc // ends the Receive that the Sink is for
 }
 
-// TrySend implements Sink: it takes, and drops, all but requests.
+// TrySend implements Sink: it takes, and drops, all messages but requests. A request is left to Send.
 func (r *unavailableSink) TrySend(m jsonrpc.Message) bool { return m.Kind() != jsonrpc.Request }
 
 // Send implements Sink: it answers a request with an error, and drops any other message.

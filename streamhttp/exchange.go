@@ -25,11 +25,11 @@ var (
 	errAnswered   = errors.New("the request has been answered")             // the error of exchange.Send after the answer, or after the exchange has ended without one
 )
 
-// exchange is one POST of 2026-07-28: a bridge.Conn that is one request long.
+// exchange is one POST of 2026-07-28: a bridge.Conn on which the client sends one request.
 // Receive hands on the request, in the goroutine of net/http; then, if the client is lost
 // (clientLostCause), its cancellation (MI15); then it returns io.EOF. Send writes to the reply at
-// once, in the caller's goroutine: an answer alone as JSON, anything else, and the result of a
-// subscription, as an SSE stream (MI13, MI21).
+// once, in the caller's goroutine. The reply is JSON if the answer comes first and soon, and an SSE
+// stream otherwise (MI13); the result of a subscription is always in a stream (MI21).
 //
 // Order of locks: mu, then reply.mu or timerMu. mu is held while the reply is written, so
 // that what is sent is written in order; timerMu and reply.mu are not.
@@ -125,8 +125,8 @@ func (e *exchange) refuse(refusal *era.Refusal) {
 	}
 }
 
-// scheduleCommit has the reply become a stream at the time of ModernCommitAfter, unless it is one
-// by then or is complete.
+// scheduleCommit sets the timer that makes the reply a stream after ModernCommitAfter, unless it is
+// one by then or is complete.
 func (e *exchange) scheduleCommit() {
 	e.timerMu.Lock()
 	defer e.timerMu.Unlock()
@@ -135,8 +135,8 @@ func (e *exchange) scheduleCommit() {
 	}
 }
 
-// scheduleKeepAlive has a keep-alive comment written when the stream has been silent for too long
-// from now on, unless the request is answered before.
+// scheduleKeepAlive sets the timer that writes a keep-alive comment when the stream has been silent
+// for too long from now on, unless the request is answered before.
 func (e *exchange) scheduleKeepAlive() {
 	e.timerMu.Lock()
 	defer e.timerMu.Unlock()

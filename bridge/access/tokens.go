@@ -41,7 +41,7 @@ type Tokens struct {
 
 // tokenSet is the tokens that one reading of the file, or text, has given. It never changes.
 type tokenSet struct {
-	entries []tokenEntry // the tokens, in the order of the file
+	entries []tokenEntry // the tokens, each as its sum, in the order of the file
 }
 
 // tokenEntry is one token, as its sum, and its name.

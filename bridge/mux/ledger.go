@@ -20,7 +20,7 @@ type call struct {
 	listen     *subscription // what is remembered of the subscription; nil: the request is none
 
 	server  *server          // the server that has it, or is about to get it; nil: it waits for one
-	written bool             // it was written to the server, or may have been: it is being written (server.writing)
+	written bool             // the server may know of it: it was written to the server, or is being written (server.writing)
 	request *jsonrpc.Message // the client's request, while it is not written and no Send waits with it; nil otherwise. See passon.go
 	// repeat is the request, if it only reads and is short, until it was sent twice: a server that ends in an orderly
 	// way may get it when it is about to go. nil otherwise

@@ -128,7 +128,7 @@ func (s *server) callOf(id jsonrpc.ID) *call {
 	return call
 }
 
-// mayKnow reports whether a call was written to this server, or may have been. It is called with mu held.
+// mayKnow reports whether a call was written to this server, or is being written. It is called with mu held.
 func (s *server) mayKnow(call *call) bool { return call.server == s && call.written }
 
 // serverIDNumber returns the integer that an id of the server's stands for; false: it is none. The server may have

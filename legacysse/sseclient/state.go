@@ -44,7 +44,7 @@ type admitResult struct {
 	sendAfter         *call           // beside sendNow: the call that the message cancels, which the server has to accept first; nil: none
 	leftToReconnector bool            // the message, a request, is sent by the reconnector once there is a session
 	retryAfter        <-chan struct{} // admit has to be called again once this is closed
-	answerWith        *httpdial.Fault // the message, a request, is answered with this
+	answerWith        *httpdial.Fault // the message is a request, and is not sent: the bridge answers it with this fault
 	dropReason        string          // the message is not needed, for this reason
 	err               error           // the message cannot be taken: Send returns this
 }

@@ -117,7 +117,7 @@ type renewer struct {
 type repair struct {
 	ctx         context.Context    // done when the repair is over, the client initializes by itself, or the Conn ends
 	stop        context.CancelFunc // ends ctx
-	attemptDone chan struct{}      // closed when the attempt is over for which messages wait: the first one, or one for retryAttended. InitializeGate until then
+	attemptDone chan struct{}      // closed when the attempt that messages wait for is over: the first one, or one for retryAttended. It is InitializeGate until then. Closed from the start if the first attempt is put off
 	retryNow    chan struct{}      // an element in it ends the wait before the next attempt
 
 	fault       *httpdial.Fault // why the last attempt, or the client's initialize before the first one, has failed; nil: none has yet
@@ -143,7 +143,7 @@ func (n *renewer) newRepair(now bool) *repair {
 	return r
 }
 
-// putOff has the next attempt wait, the longer the more often it is called. The lock of the ledger is
+// putOff sets how long the next attempt waits: the longer, the more often it is called. The lock of the ledger is
 // held.
 func (r *repair) putOff() {
 	r.wait = httpdial.BackoffAfter(r.fault, r.putOffs)
@@ -299,9 +299,9 @@ func (n *renewer) noteWaitingRequest(call *call) {
 	}
 }
 
-// retryAttended has the next attempt made now, for this request of the client, if there is no session only because somebody has to
-// sign in. The request is admitted again when InitializeGate opens. It reports whether it did, which it does once for a request at
-// most. The lock of the ledger is held.
+// retryAttended starts the next attempt now, for this request of the client, if there is no session only because somebody has to
+// sign in. The request is admitted again when InitializeGate opens. It reports whether it has started the attempt, which it does once
+// for a request at most. The lock of the ledger is held.
 func (n *renewer) retryAttended(call *call) bool {
 	c, r := n.c, n.repair
 	if call.attended || call.kind != jsonrpc.Request || call.method == "initialize" || !c.isDown() || r.nextAttempt.IsZero() ||

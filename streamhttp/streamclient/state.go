@@ -60,7 +60,7 @@ func (c *conn) admit(ctx context.Context, call *call) (ahead <-chan struct{}, fa
 type admitResult struct {
 	sendAfter  <-chan struct{} // the message is sent once this is closed
 	retryAfter <-chan struct{} // tryAdmit has to be called again once this is closed
-	answerWith *httpdial.Fault // the message, a request, is answered with this
+	answerWith *httpdial.Fault // the message is a request, and is not sent: the bridge answers it with this fault
 	dropReason string          // the message is not needed, for this reason
 	err        error           // the message cannot be taken: Send returns this
 }

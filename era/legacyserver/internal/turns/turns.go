@@ -80,9 +80,9 @@ func (t *Turns[C]) HasTurn(a *Asker[C]) bool { return t.holder == a }
 // IsIdle reports whether no call has the turn or waits for it.
 func (t *Turns[C]) IsIdle() bool { return t.holder == nil && len(t.waiting) == 0 }
 
-// Asker is the part of a call that turns uses. Call is the call itself, which turns
-// only hands back; Priority is set by Begin and Abandon, and by the caller to Returning
-// once the call was sent.
+// Asker is what this package has to know of a call. Call is the call itself: it is only
+// handed back to the caller of the package. Begin and Abandon set Priority; once the call
+// was sent, the caller sets it to Returning.
 type Asker[C any] struct {
 	Call     C        // the call itself, for who calls turns
 	Priority Priority // what the call does when it has its turn
@@ -215,7 +215,7 @@ func (t *Turns[C]) Release(now time.Time, a *Asker[C], out *era.Out) {
 	}
 }
 
-// joinAbandoned has all abandoned calls that wait go on now, because an abandoned call has the
+// joinAbandoned lets all abandoned calls that wait go on now, because an abandoned call has the
 // turn: input requests of any of them are refused.
 func (t *Turns[C]) joinAbandoned(now time.Time, out *era.Out) {
 	for _, a := range slices.Clone(t.waiting) {
