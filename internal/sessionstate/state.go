@@ -122,12 +122,11 @@ func (s *State[S]) ChangeNotifications(answer jsonrpc.Message) []jsonrpc.Message
 	return notes
 }
 
-// NoteServerRequest notes a request of the server in a session, so that its response goes
-// there or nowhere, and returns it as the client is to know it: the id is
-// another one where the client has one like it open from a session that is
-// gone, because servers count from the start again. If there is no room, the
-// requests of other sessions are forgotten. false: too many requests of this
-// session are open to note one more.
+// NoteServerRequest notes that the server has sent the request m in a session, so that the
+// client's response goes to that session or nowhere. It returns m as the client gets it: with
+// another id if the client still has an open request with this id from another session, since
+// a server begins to count anew in each session. If there is no room, the requests of other
+// sessions are forgotten. false: too many requests of this session are open to note one more.
 func (s *State[S]) NoteServerRequest(session S, m jsonrpc.Message) (jsonrpc.Message, bool) {
 	if len(s.serverRequests) >= maxServerRequests {
 		maps.DeleteFunc(s.serverRequests, func(_ jsonrpc.ID, a serverRequest[S]) bool { return a.session != session })

@@ -13,9 +13,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// sealState gives a modern client that has authenticated requestState and ids of tasks that are bound to its
-// principal (A6): a server that principals share cannot tell who comes back with one. refuse is told why a request is
-// refused: these are another principal's, or a key that counts stands twice. If it returns true, sealState answers the
+// sealState binds the requestState and the ids of tasks that a modern client gets to its principal, if it has
+// authenticated (A6): a server that principals share cannot tell who comes back with one. refuse is told why a request is
+// refused: these are another principal's, or singleValues refuses a key. If it returns true, sealState answers the
 // request; otherwise the request is passed on as it is. Conns of clients that have not authenticated are returned as
 // they are.
 func (s *Server) sealState(ctx context.Context, client bridge.Conn, refuse func(no *era.Refusal) (answer bool)) bridge.Conn {
@@ -53,7 +53,7 @@ type binder struct {
 }
 
 // unbindMessage returns a client's message as the server gets it: with the server's own requestState and ids
-// of tasks. A Refusal: they are not the client's, or a key that counts stands twice.
+// of tasks. A Refusal: they are not the client's, or singleValues refuses a key.
 func (b *binder) unbindMessage(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
 	switch method := m.Method(); {
 	case m.Kind() != jsonrpc.Request:
@@ -77,7 +77,7 @@ var (
 )
 
 // unbindState returns a client's request, which may be a retry, with the server's own requestState. A
-// Refusal: the requestState is not the client's, or a key that counts stands twice.
+// Refusal: the requestState is not the client's, or singleValues refuses a key.
 func (b *binder) unbindState(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
 	values, no := singleValues(m.ParamsObject().Members(), "requestState", "inputResponses")
 	if no != nil {
@@ -95,7 +95,7 @@ func (b *binder) unbindState(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) 
 }
 
 // unbindTask returns a client's request about a task, such as tasks/get, with the server's own id of the
-// task. A Refusal: the task is not the client's, or a key that counts stands twice.
+// task. A Refusal: the task is not the client's, or singleValues refuses a key.
 func (b *binder) unbindTask(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
 	values, no := singleValues(m.ParamsObject().Members(), "taskId")
 	switch {
@@ -112,8 +112,8 @@ func (b *binder) unbindTask(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
 	return m.WithParams(jsonrpc.With(m.Params(), "taskId", own)), nil
 }
 
-// unbindListen returns a client's subscriptions/listen with the server's own ids of the tasks that it names.
-// A Refusal: one of them is not the client's, or a key that counts stands twice.
+// unbindListen returns a client's subscriptions/listen in which each id of a task is replaced by the server's own
+// id of that task. A Refusal: a task is not the client's, or singleValues refuses a key.
 func (b *binder) unbindListen(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
 	values, no := singleValues(m.ParamsObject().Members(), "notifications")
 	if no != nil || values[0] == nil {

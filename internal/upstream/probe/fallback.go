@@ -57,16 +57,17 @@ func (f *Fallback) Dial(ctx context.Context) (bridge.Conn, error) {
 const maxToResend = 1000
 
 // A fallbackConn has a Conn of Fallback.Legacy (conn) until initialize is answered; then one of Fallback.Modern
-// may replace it. Until then, what is sent is kept, to be sent again to that one.
+// may replace it. Until then, what is sent is kept, to be sent again to the Conn of Modern.
 //
-// What the server sends passes a sink: before the answer to initialize all but responses is handed on, the
-// answer decides, and everything after it is handed on. mu is not held across calls of a Conn.
+// What the server sends passes a fallbackSink. Until the answer to initialize has come, it holds back responses and
+// hands on all else. The answer decides which Conn stays. After it everything is handed on. mu is not held across
+// calls of a Conn.
 type fallbackConn struct {
 	f         *Fallback          // the Fallback that has made it
 	clientCtx context.Context    // the ctx of Dial, which says who the client is
 	ctx       context.Context    // the ctx of Sends of toResend to another Conn, and of waits for decided; done at Close, and not before
 	cancel    context.CancelFunc // ends ctx
-	wg        sync.WaitGroup     // the goroutine that sends toResend
+	wg        sync.WaitGroup     // waits for the goroutine that sends toResend
 
 	mu           sync.Mutex        // guards the fields below, up to decided
 	conn         bridge.Conn       // the Conn to the server; once decided is closed, it stays, and may be read without mu

@@ -355,7 +355,7 @@ func (p *Prober) forgetFinding() (forgot bool) {
 	return true
 }
 
-// Recheck has a server at an http URL asked anew for its era, in a goroutine, unless its era is not known or the finding
+// Recheck asks a server at an http URL anew for its era, in a goroutine, unless its era is not known or the finding
 // is younger than SettledAfter. It is called when an answer may be that of a server of the other era (ED9). What is found
 // is told to Options.OnEraFound, which ends shared servers of the other era; an answer that was a mere error costs a
 // question.
@@ -453,7 +453,7 @@ func (p *Prober) closeLater(conn bridge.Conn) {
 	}
 }
 
-// close closes a Conn, and logs the error of that, if there is one.
+// close closes a Conn, and logs the error if that fails.
 func (p *Prober) close(conn bridge.Conn) {
 	if err := conn.Close(nil); err != nil {
 		p.log.Warn("closing", "error", err)
