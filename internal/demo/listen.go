@@ -93,8 +93,8 @@ func (s *session) listenIndex(id jsonrpc.ID) int {
 	return slices.IndexFunc(s.listens, func(l *listen) bool { return l.id == id && !id.IsZero() })
 }
 
-// endListens ends all subscriptions from our side: it answers each request with a result, and then sends the cancellation that
-// another part of the specification wants (ST13).
+// endListens ends all subscriptions from our side. It answers the request of each with a result, and then cancels the request, too:
+// the specification asks for the one in one place and for the other in another (ST13).
 func (s *session) endListens() {
 	s.mu.Lock()
 	open := s.listens

@@ -51,7 +51,7 @@ func (s *serverCollector) Collect(all chan<- prometheus.Metric) {
 // messageCollector gives client_golang the numbers that messages have changed.
 type messageCollector struct {
 	metrics         *Metrics            // has the numbers
-	calls           [2]*prometheus.Desc // by Hop-1: descriptions of the histograms of how long calls took, as seen there
+	calls           [2]*prometheus.Desc // at the index Hop minus 1: descriptions of the histograms of how long calls took, as seen there
 	messages, bytes *prometheus.Desc    // descriptions of the counters of messages, and of their bytes
 	overhead        *prometheus.Desc    // description of the histogram of how long messages were inside the bridge
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// serverMetrics are the numbers that messages of one server change.
+// serverMetrics are the numbers about the messages of one server.
 type serverMetrics struct {
 	server   string                           // the name of the server
-	messages [2][2][messageKinds]messageCount // its messages, by Hop-1, Direction-1 and kind
+	messages [2][2][messageKinds]messageCount // counts its messages; the indexes are the Hop minus 1, the Direction minus 1, and the Kind
 
-	lastCalls [2]atomic.Pointer[cachedCalls] // by Hop-1: the histogram that was used last, since most calls are like the one before; nil: there was none
+	lastCalls [2]atomic.Pointer[cachedCalls] // at the index Hop minus 1: the histogram that was used last, since most calls are like the one before; nil: there was none
 
 	isForgotten atomic.Bool // the server has ended, and these numbers are not told any more
 

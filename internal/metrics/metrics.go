@@ -71,10 +71,10 @@ type Metrics struct {
 	serverVecs []serverDeleter // the counters and gauges with the label "server"; set by New
 
 	mu        sync.Mutex                                // held while perServer is replaced
-	perServer atomic.Pointer[map[string]*serverMetrics] // what messages count, by the name of the server; the map is never changed, but replaced
+	perServer atomic.Pointer[map[string]*serverMetrics] // the numbers about messages, by the name of the server; the map is never changed, but replaced
 
 	lastServer atomic.Pointer[serverMetrics] // the element of perServer for the last message: most often the next one is of the same server; nil: there was none
-	overhead   [2]histogram                  // by Direction-1: how long messages were inside the bridge
+	overhead   [2]histogram                  // at the index Direction minus 1: how long messages were inside the bridge
 }
 
 // callBounds are the upper bounds of the buckets for what takes long: requests, sessions, processes. They are what the OpenTelemetry

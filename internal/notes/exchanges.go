@@ -25,7 +25,7 @@ type replyHistory struct {
 	streamDurations []time.Duration // how long the latest GET streams with next to nothing in them lasted; minRepeats at most
 }
 
-// checkExchange looks for faults in the reply of an exchange with a server.
+// checkExchange looks for faults in the reply of an exchange with a server, and tells the observer of each (note).
 func (w *watcher) checkExchange(e *observe.Exchange) {
 	if e.Status == 0 {
 		return // no reply: the log says why

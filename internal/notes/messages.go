@@ -111,7 +111,7 @@ func (w *watcher) checkStrayResponse(p *observe.Passed) {
 	}
 }
 
-// checkResponse looks at an answer to a request.
+// checkResponse looks for faults in an answer to a request, and tells the observer of each (note).
 func (w *watcher) checkResponse(p *observe.Passed) {
 	c, got, want := conversationOf(p.Session), p.Message.ID(), p.Call.ID
 	c.mu.Lock()

@@ -20,7 +20,7 @@ type unsampledCalls struct {
 
 // sessionUnsampledCalls are the unsampledCalls of a session.
 type sessionUnsampledCalls struct {
-	byHopAndDir [2][2]unsampledCalls // by Hop-1 and Direction-1: where the requests have passed, and in which direction
+	byHopAndDir [2][2]unsampledCalls // the indexes are the Hop minus 1 and the Direction minus 1: where the requests have passed, and in which direction
 	someAreKept atomic.Bool          // WaitingCalls has kept a request of this session as a Call, so it is not only counted
 }
 

@@ -105,7 +105,7 @@ func (f *Fake) ServeConn(ctx context.Context, client bridge.Conn) error {
 // more is answered with an error.
 const maxRunningScripts = 256
 
-// session is one client of a Fake.
+// session is the conversation of one client with a Fake, which takes the part of the server of a recording.
 type session struct {
 	fake *Fake           // the Fake that serves the client
 	conn bridge.Conn     // the client

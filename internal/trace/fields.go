@@ -8,8 +8,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/trace/redact"
 )
 
-// sortedFields names headers, in the order of their names. Their values stay in the http.Header, but for those that headerField
-// keeps with a member. The zero value names none.
+// sortedFields names headers, in the order of their names. Their values stay in the http.Header, except the last value of a header
+// whose headerField keeps a member made of it. The zero value names none.
 type sortedFields []headerField
 
 // headerField is a header that has a value. It keeps the last member of JSON that was made of it, if the header had one value
@@ -23,7 +23,7 @@ type headerField struct {
 	hadSecret bool              // there was a secret in value
 }
 
-// set has f name the headers of h that have values. It takes no values from h.
+// set replaces what f names by the headers of h that have values. It keeps none of the values.
 func (f *sortedFields) set(h http.Header) {
 	*f = (*f)[:0]
 	for name, values := range h {

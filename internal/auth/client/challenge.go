@@ -15,7 +15,7 @@ const maxStepUps = 2
 // A challengeResponder answers the 401 and 403 of the server: with another token, or by having somebody sign in. It may be used concurrently.
 type challengeResponder struct {
 	*credentialBase
-	redirect       redirectTarget                              // where browsers come back to: what an error says that a client is to be registered with
+	redirect       redirectTarget                              // where browsers come back to: an error says that a client has to be registered with this redirect URI
 	record         *serverRecord                               // stores what challenges ask for, and whether the server refuses the token
 	registrar      *registrar                                  // gets client ids
 	metadataFinder *metadataFinder                             // finds the authorization server

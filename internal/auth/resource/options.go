@@ -75,8 +75,9 @@ type Options struct {
 	RequiresNonces bool
 
 	Caller *auth.EndpointCaller // makes the requests to issuers and to the introspection endpoint, with Now as its clock; nil: the zero value
-	// HTTPClientFor returns the HTTP client for requests to named, an address in these Options, and to what its metadata
-	// names: so each has its own rule for addresses. New calls it. nil: that of Caller is for all.
+	// HTTPClientFor returns the HTTP client for requests to named, an address in these Options, and to the addresses that
+	// the metadata found there names. So each address in the Options can have its own rule about which addresses may be
+	// asked. New calls it. nil: the HTTP client of Caller makes all requests.
 	HTTPClientFor       func(named string) (*http.Client, error)
 	Now                 func() time.Time // the wall clock, which counts the time that the machine sleeps; nil: the system's
 	MaxRememberedTokens int              // how many valid tokens are remembered, and as many that introspection calls not valid; 0 or less: 10,000

@@ -92,7 +92,8 @@ type Entry struct {
 	// Generation is that of Credential; 0: there is no credential. It does not change with the rest of the file.
 	Generation Generation
 	Credential Credential // what is stored; the zero value: nothing is
-	// RateLimitedAt is when there were too many token requests, so that no more are allowed; zero: they are.
+	// RateLimitedAt is when there were too many token requests: none is allowed until ForgetTokenRequests. zero: there were
+	// not too many.
 	RateLimitedAt time.Time
 }
 
@@ -100,7 +101,7 @@ type Entry struct {
 type storedCredential struct {
 	Credential         *packedStruct `json:"credential,omitempty"` // a packed Credential; nil: there is none
 	RequestTimes       []time.Time   `json:"requests,omitempty"`   // when token requests were sent, up to a minute before the last one; the oldest first
-	RateLimitedAt      time.Time     `json:"braked,omitzero"`      // when there were too many token requests, so that no more are allowed; zero: they are
+	RateLimitedAt      time.Time     `json:"braked,omitzero"`      // when there were too many token requests: none is allowed until ForgetTokenRequests; zero: there were not too many
 	SpentRefreshHashes []string      `json:"spent,omitempty"`      // spentHash of refresh tokens that must not be sent any more, the oldest first
 }
 

@@ -29,7 +29,7 @@ const (
 // before it, or the server has answered one with 429.
 var ErrRequestLimit = errors.New("no more requests are made")
 
-// Options say whom a Client talks to, and how. The zero value works, but for ReplyTimeout.
+// Options say whom a Client talks to, and how. The zero value works, except that ReplyTimeout must be set.
 type Options struct {
 	ReplyTimeout    time.Duration           // how long Client.Do waits for the whole of a reply; it must be above 0
 	Header          http.Header             // headers that the user has added, as with --header: they go with requests to the server, and never to another one
@@ -38,11 +38,11 @@ type Options struct {
 	OnSecrets       func(secrets ...string) // is told what must not be shown, as it becomes known; nil: nobody is told
 }
 
-// A Client makes the requests of one diagnosis; after maxRequests, or a reply with 429, only those that ignore this limit. Its methods
-// may be called concurrently, but for MoveTo and Close. Its fields are not to be changed, but for ReplyTimeout.
+// A Client makes the requests of one diagnosis. After maxRequests of them, or a reply with 429, it makes only requests that ignore
+// this limit. Its methods may be called concurrently, except MoveTo and Close. Of its fields only ReplyTimeout may be changed.
 type Client struct {
 	URL    *url.URL       // the URL of the server, without user and password
-	Header http.Header    // the headers of each request to the server, unless Request.Header says otherwise: the user's but for Host, Authorization from the URL, User-Agent
+	Header http.Header    // the headers of each request to the server, unless Request.Header says otherwise: the user's without Host, and, if the user has not set them, Authorization from the URL and User-Agent
 	Host   string         // the Host header that the user has set; "": that of the URL
 	Jar    http.CookieJar // cookies that the server has set
 	TLS    *tls.Config    // Options.TLS; nil: the system's authorities, and no client certificate
@@ -53,7 +53,7 @@ type Client struct {
 
 	onSecrets func(secrets ...string) // Options.OnSecrets; never nil
 	redactor  *httpdial.Peer          // takes the credentials out of a text, for WithoutCredentials; it makes no request
-	transport *http.Transport         // makes the requests, but for those with UsesFreshConn
+	transport *http.Transport         // makes the requests, except those with UsesFreshConn
 	slots     chan struct{}           // has an element for each request that waits for the headers of its reply
 	startedAt time.Time               // when New was called
 

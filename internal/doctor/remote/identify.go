@@ -193,7 +193,7 @@ func saysTLSNeeded(r *probe.Reply) bool {
 	return r.Status == http.StatusBadRequest && (strings.Contains(string(r.Text), "HTTP request to an HTTPS server") || strings.Contains(string(r.Text), "HTTP request was sent to HTTPS port"))
 }
 
-// speaksTLS reports whether the server's port, given with an http URL, answers a TLS handshake.
+// speaksTLS reports whether the port in the server's URL, which is an http URL, answers a TLS handshake.
 func (p identification) speaksTLS(ctx context.Context) bool {
 	address := p.URL.Host
 	if p.URL.Port() == "" {
