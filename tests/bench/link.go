@@ -279,7 +279,7 @@ func linkRates(links []link, inFlight int, d time.Duration) (sum float64, err er
 	return sum, err
 }
 
-// lines is a link of one message a line.
+// lines is a link on which each message is one line.
 type lines struct {
 	w    io.Writer      // takes the lines that are sent
 	r    *bufio.Reader  // has the lines that come

@@ -20,8 +20,8 @@ import (
 // A Proc is a program that a test started. Its stderr is kept.
 type Proc struct {
 	Cmd    *exec.Cmd       // the command that was started
-	Stdin  *os.File        // writes to the program's; nil with Options.NullStdio
-	Stdout *os.File        // reads from the program's; nil with Options.NullStdio or Options.Stdout
+	Stdin  *os.File        // our end of the pipe to the program's stdin; nil with Options.NullStdio
+	Stdout *os.File        // our end of the pipe from the program's stdout; nil with Options.NullStdio or Options.Stdout
 	Done   <-chan struct{} // closed when the process has been reaped
 
 	quiet bool // only watched has asked for the levels debug and trace: Log leaves their lines out
