@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/sockstate"
 )
 
 // awaitingAck asks the system about what was sent over a TCP connection. waiting: some
@@ -13,8 +15,8 @@ import (
 // time being: the system probes that ever more seldom, so that the time since its last
 // sign says nothing.
 func awaitingAck(nc net.Conn) (silent time.Duration, waiting bool) {
-	raw, err := nc.(*net.TCPConn).SyscallConn()
-	if err != nil {
+	raw := sockstate.RawConn(nc)
+	if raw == nil {
 		return 0, false
 	}
 	_ = raw.Control(func(fd uintptr) { // closed: nothing waits

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/internal/nonblock"
 	"github.com/mcp-bridge/mcp-bridge/internal/sockstate"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -134,7 +135,7 @@ func (s Socket) Dial(ctx context.Context) (bridge.Conn, error) {
 	}
 	opts := s.Options
 	opts.Peer = Server
-	return newSocketConn(nc, opts), nil
+	return newSocketConn(nonblock.Conn(nc), opts), nil
 }
 
 // connectError is the error of Socket.Dial: why there is no connection.

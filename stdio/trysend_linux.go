@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mcp-bridge/mcp-bridge/internal/nonblock"
 	"github.com/mcp-bridge/mcp-bridge/internal/sockstate"
 )
 
@@ -26,13 +27,13 @@ func pipeTryWriter(f *os.File, isOurs bool) tryWriter {
 	if err != nil {
 		return tryWriter{}
 	}
-	limit := pipeBuf
+	limit, writeFD := pipeBuf, syscallWrite // another process may make a pipe blocking that it shares with us
 	if isOurs {
-		limit = chunkSize
+		limit, writeFD = chunkSize, nonblock.WriteFD
 	}
 	var size int
 	var isEmpty bool
-	look := func(fd uintptr) { isEmpty = isEmptyPipe(int(fd), size) }
+	look := func(fd uintptr) { isEmpty = isEmptyPipe(fd, size) }
 	fits := func(lineSize int) bool {
 		if lineSize <= pipeBuf {
 			return true
@@ -41,7 +42,7 @@ func pipeTryWriter(f *os.File, isOurs bool) tryWriter {
 		_ = raw.Control(look)
 		return isEmpty
 	}
-	w := tryWriter{limit: limit, fits: fits, write: rawWriteFunc(raw)}
+	w := tryWriter{limit: limit, fits: fits, write: rawWriteFunc(raw, writeFD)}
 	if isOurs {
 		w.hasRoom = isReadAndEmptyFunc(raw)
 	}
@@ -53,9 +54,8 @@ func pipeTryWriter(f *os.File, isOurs bool) tryWriter {
 func isReadAndEmptyFunc(raw syscall.RawConn) func() bool {
 	var yes bool
 	look := func(fd uintptr) {
-		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
-		n, err := unix.Poll(fds, 0)
-		yes = err == nil && n == 1 && fds[0].Revents == unix.POLLOUT && isDrained(int(fd))
+		happened, errno := nonblock.Poll(fd, unix.POLLOUT)
+		yes = errno == 0 && happened == unix.POLLOUT && isDrained(fd)
 	}
 	return func() bool {
 		yes = false
@@ -65,17 +65,17 @@ func isReadAndEmptyFunc(raw syscall.RawConn) func() bool {
 }
 
 // isDrained reports whether nothing is in a pipe.
-func isDrained(fd int) bool {
-	unread, err := unix.IoctlGetInt(fd, unix.TIOCINQ) // FIONREAD, by its other name
-	return err == nil && unread == 0
+func isDrained(fd uintptr) bool {
+	unread, errno := nonblock.QueuedBytes(fd, unix.TIOCINQ) // FIONREAD, by its other name
+	return errno == 0 && unread == 0
 }
 
 // isEmptyPipe reports whether nothing is in a pipe that holds at least size bytes (pipe(7): FIONREAD, F_GETPIPE_SZ).
-func isEmptyPipe(fd, size int) bool {
+func isEmptyPipe(fd uintptr, size int) bool {
 	if !isDrained(fd) {
 		return false
 	}
-	capacity, err := unix.FcntlInt(uintptr(fd), unix.F_GETPIPE_SZ, 0)
+	capacity, err := unix.FcntlInt(fd, unix.F_GETPIPE_SZ, 0)
 	return err == nil && size <= capacity
 }
 
@@ -89,24 +89,32 @@ func socketTryWriter(c net.Conn) tryWriter {
 	if taken == nil {
 		return tryWriter{}
 	}
-	return tryWriter{sockstate.MaxInlineBytes, func(int) bool { return taken() }, taken, rawWriteFunc(sockstate.RawConn(c))}
+	return tryWriter{sockstate.MaxInlineBytes, func(int) bool { return taken() }, taken, rawWriteFunc(sockstate.RawConn(c), nonblock.WriteFD)}
 }
 
-// rawWriteFunc returns a function for tryWriter.write: it makes one write to raw, without waiting.
-func rawWriteFunc(raw syscall.RawConn) func(line []byte) (int, error) {
+// rawWriteFunc returns a function for tryWriter.write: it makes one write to raw with writeFD, without waiting.
+func rawWriteFunc(raw syscall.RawConn, writeFD func(fd uintptr, p []byte) (int, syscall.Errno)) func(line []byte) (int, error) {
 	var text []byte
 	var n int
-	var err error
+	var errno syscall.Errno
 	write := func(fd uintptr) bool {
-		n, err = syscall.Write(int(fd), text)
+		n, errno = writeFD(fd, text)
 		return true
 	}
 	return func(p []byte) (int, error) {
-		text, n, err = p, 0, nil
-		if notWritten := raw.Write(write); notWritten != nil {
-			err = notWritten
-		}
+		text, n, errno = p, 0, 0
+		err := raw.Write(write)
 		text = nil
-		return max(n, 0), err
+		if err == nil && errno != 0 {
+			err = errno
+		}
+		return n, err
 	}
+}
+
+// syscallWrite is nonblock.WriteFD for a descriptor that others may have made blocking.
+func syscallWrite(fd uintptr, p []byte) (n int, errno syscall.Errno) {
+	n, err := syscall.Write(int(fd), p)
+	errno, _ = err.(syscall.Errno)
+	return max(n, 0), errno
 }

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/internal/sockstate"
 )
 
 // A client that dies without a word is noticed within about a minute, whether
@@ -24,8 +25,7 @@ func TestDeadPeersAreNoticed(t *testing.T) {
 	conn, err := ls[0].Accept()
 	bridgetest.Must(t, err)
 	defer conn.Close()
-	raw, err := conn.(*net.TCPConn).SyscallConn()
-	bridgetest.Must(t, err)
+	raw := sockstate.RawConn(conn)
 	optionOrError := func(level, name int) (n int, err error) {
 		bridgetest.Must(t, raw.Control(func(fd uintptr) { n, err = unix.GetsockoptInt(int(fd), level, name) }))
 		return n, err
