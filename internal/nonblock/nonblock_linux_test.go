@@ -7,11 +7,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/net/nettest"
-	"golang.org/x/sys/unix"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
@@ -210,7 +210,7 @@ func TestFileReader(t *testing.T) {
 	defer other.Close()
 	raw, err := blocking.SyscallConn()
 	bridgetest.Must(t, err)
-	bridgetest.Must(t, raw.Control(func(fd uintptr) { err = unix.SetNonblock(int(fd), false) }))
+	bridgetest.Must(t, raw.Control(func(fd uintptr) { err = syscall.SetNonblock(int(fd), false) }))
 	bridgetest.Must(t, err)
 	if FileReader(blocking) != io.Reader(blocking) {
 		t.Error("a pipe whose system calls wait is read by system calls that the scheduler is not told of")

@@ -21,8 +21,8 @@ func readFD(fd uintptr, p []byte) (n int, errno syscall.Errno) {
 	}
 }
 
-// WriteFD writes to a non-blocking descriptor, and does not wait. It may write a part of p. n is 0 with an error, which is EAGAIN if nothing can be taken
-// yet.
+// WriteFD writes to a non-blocking descriptor, and does not wait. It may write a part of p. n is 0 with an error, which is EAGAIN if nothing
+// can be taken yet. p has at most 64 KiB, see the package.
 func WriteFD(fd uintptr, p []byte) (n int, errno syscall.Errno) {
 	for {
 		n, _, errno := syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
