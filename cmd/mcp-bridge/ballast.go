@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/startpages"
 )
 
 // ballastSize is the size of newBallast's memory in bytes: so much more garbage may wait before Go collects it.
@@ -21,12 +23,13 @@ func newBallast() []byte { return make([]byte, ballastSize) }
 
 // With a ballast, the garbage of the first 1,600 calls goes into memory that the process has not used before. The system has to
 // give it page by page, which in a virtual machine costs more than the collections that are saved. So garbage gets this memory only
-// once the bridge is busy for longer, which means that Go has collected busyCollections times within busyTime: after some 30,000 calls
-// of 100 bytes, or 7,000 of 10 KB.
+// once the bridge is busy, which means that Go has collected busyCollections times within busyTime: after some 6,000 calls
+// of 100 bytes, or 1,000 of 10 KB. Then the system gives it at once.
 const (
 	calmGCPercent   = 35 // GOGC until the bridge is busy: with 9 MiB in use, 8 of them the ballast, Go collects after 3 MiB of garbage
-	busyCollections = 60
+	busyCollections = 10
 	busyTime        = 15 * time.Second
+	moreGarbage     = 6 << 20 // how many bytes more of garbage there are, once the bridge is busy, before Go collects
 )
 
 // collectOftenUntilBusy sets GOGC to calmGCPercent, waits until the bridge is busy or ctx is done, and sets GOGC to what it was.
@@ -34,9 +37,10 @@ const (
 func collectOftenUntilBusy(ctx context.Context) {
 	const defaultGCPercent = 100
 	before := debug.SetGCPercent(calmGCPercent)
-	defer debug.SetGCPercent(before)
-	if before == defaultGCPercent {
-		awaitCollections(ctx, busyCollections, busyTime)
+	busy := before == defaultGCPercent && awaitCollections(ctx, busyCollections, busyTime)
+	debug.SetGCPercent(before)
+	if busy {
+		startpages.PopulateGarbage(moreGarbage) // now, because with calmGCPercent Go would soon return so much memory to the system
 	}
 }
 

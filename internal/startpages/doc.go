@@ -1,5 +1,5 @@
-// Package startpages has memory that a start uses provided at once, and takes the pages of the executable that only starting has needed
-// out of memory. It imports little, because its package populate and supervisor/internal/watchdogwait are to be initialised before nearly all
+// Package startpages has memory that a start uses provided at once, and so the memory of garbage once the bridge is busy. It takes the pages
+// of the executable that only starting has needed out of memory. It imports little, because its package populate and supervisor/internal/watchdogwait are to be initialised before nearly all
 // other packages.
 package startpages
 

@@ -54,7 +54,22 @@ func TestPopulateHeap(t *testing.T) {
 	PopulateHeap()
 	const usable = 4 << 20
 	begin := pageOf(unsafe.Pointer(heapObject))
-	pages := make([]byte, (min(begin+startHeapSize, (begin/usable+1)*usable)-begin)/uintptr(syscall.Getpagesize()))
+	checkInMemory(t, begin, min(begin+startHeapSize, (begin/usable+1)*usable)-begin)
+}
+
+// What garbage will use is there after PopulateGarbage.
+func TestPopulateGarbage(t *testing.T) {
+	skipOldKernel(t)
+	const size = 6 << 20
+	garbage := populatedGarbage(size)
+	checkInMemory(t, pageOf(unsafe.Pointer(&garbage[0])), size)
+	runtime.KeepAlive(garbage)
+}
+
+// checkInMemory checks that the kernel has provided all pages of a part of the memory that begins with a page.
+func checkInMemory(t *testing.T, begin, size uintptr) {
+	t.Helper()
+	pages := make([]byte, size/uintptr(syscall.Getpagesize()))
 	if _, _, errno := syscall.Syscall(syscall.SYS_MINCORE, begin, uintptr(len(pages)*syscall.Getpagesize()), uintptr(unsafe.Pointer(&pages[0]))); errno != 0 {
 		t.Fatal(errno)
 	}

@@ -35,8 +35,8 @@ const (
 )
 
 // minSpareBytes is the size up to which the memory of written lines is always used again; larger memory only if much of it was
-// used.
-const minSpareBytes = 256 << 10
+// used. It is more than 10,000 calls a second need: memory that was given up after a pause would be taken anew, page by page.
+const minSpareBytes = 1 << 20
 
 // batchDelay is how long a line waits for others that are written together with it. A write for each of them would cost more
 // than all else.
@@ -223,11 +223,21 @@ func (f *File) writeLines(lines []byte, count int) {
 	}
 }
 
+// writeSize is how many bytes are written at a time. A longer system call takes so long that Go's scheduler moves the goroutines of its
+// thread to another one, and then looks after all system calls for a while: that costs the calls more than further system calls.
+const writeSize = 32 << 10
+
 // writeText writes text to file, and adds its length to size.
 func (f *File) writeText(text []byte) error {
-	n, err := f.file.Write(text)
-	f.size += int64(n)
-	return err
+	for len(text) > 0 {
+		n, err := f.file.Write(text[:min(len(text), writeSize)])
+		f.size += int64(n)
+		if err != nil {
+			return err
+		}
+		text = text[n:]
+	}
+	return nil
 }
 
 // reportFailure keeps an error for Close, and tells OnError unless it was told since lines were last written; nil: it does

@@ -34,7 +34,7 @@ const (
 )
 
 const (
-	minSpareRecords = 512  // giveBack always keeps a queue with room for up to so many records
+	minSpareRecords = 1024 // giveBack always keeps a queue with room for up to so many records
 	maxSpareRecords = 4096 // giveBack never keeps a queue with room for more records
 )
 

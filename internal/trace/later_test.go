@@ -388,7 +388,7 @@ func TestMemoryAfterBurst(t *testing.T) {
 			synctest.Wait()
 			return max(cap(f.queuedLines), cap(f.spareBuffer))
 		}
-		if n := hold(1 << 20); n < 1<<20 {
+		if n := hold(3 << 20); n < 3<<20 {
 			t.Errorf("there is memory for %d bytes of lines in a burst", n)
 		}
 		hold(1)
