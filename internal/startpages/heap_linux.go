@@ -40,13 +40,19 @@ func populate(begin, size uintptr) error {
 	return nil
 }
 
-// PopulateGarbage has the kernel provide memory for size bytes of garbage, with one system call that takes about 1 ms for 6 MiB. The heap uses
-// it after the next garbage collection.
+// PopulateGarbage has the kernel provide memory for size bytes of garbage, a multiple of garbageStep. The heap uses it after the next garbage
+// collection.
 func PopulateGarbage(size int) { _ = populatedGarbage(size) }
+
+// garbageStep is how many bytes populatedGarbage has the kernel provide with one system call. That takes up to 3 ms in a virtual machine, and
+// whoever asks for more addresses of memory waits so long.
+const garbageStep = 512 << 10
 
 // populatedGarbage returns size bytes of the heap that the kernel has provided, if it can.
 func populatedGarbage(size int) []byte {
 	garbage := make([]byte, size)
-	_ = populate(pageOf(unsafe.Pointer(&garbage[0])), uintptr(size))
+	for i := 0; i < size; i += garbageStep {
+		_ = populate(pageOf(unsafe.Pointer(&garbage[i])), garbageStep)
+	}
 	return garbage
 }
