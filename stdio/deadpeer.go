@@ -29,7 +29,7 @@ type deadPeerWatch struct {
 }
 
 // watchPeer returns a deadPeerWatch of nc, which calls onDead, in a goroutine of its
-// own, when the peer is gone; nil if nc is no TCP connection.
+// own, when the peer is gone; nil if nc is no connection over TCP.
 func watchPeer(nc net.Conn, onDead func()) *deadPeerWatch {
 	if _, ok := nc.RemoteAddr().(*net.TCPAddr); !ok {
 		return nil

@@ -27,13 +27,13 @@ func pipeTryWriter(f *os.File, isOurs bool) tryWriter {
 	if err != nil {
 		return tryWriter{}
 	}
-	limit, writeFD := pipeBuf, syscallWrite // another process may make a pipe blocking that it shares with us
+	limit := pipeBuf
 	if isOurs {
-		limit, writeFD = chunkSize, nonblock.WriteFD
+		limit = chunkSize
 	}
 	var size int
 	var isEmpty bool
-	look := func(fd uintptr) { isEmpty = isEmptyPipe(fd, size) }
+	look := func(fd uintptr) { isEmpty = isEmptyPipe(int(fd), size) }
 	fits := func(lineSize int) bool {
 		if lineSize <= pipeBuf {
 			return true
@@ -42,7 +42,7 @@ func pipeTryWriter(f *os.File, isOurs bool) tryWriter {
 		_ = raw.Control(look)
 		return isEmpty
 	}
-	w := tryWriter{limit: limit, fits: fits, write: rawWriteFunc(raw, writeFD)}
+	w := tryWriter{limit: limit, fits: fits, write: rawWriteFunc(raw, writePipe)}
 	if isOurs {
 		w.hasRoom = isReadAndEmptyFunc(raw)
 	}
@@ -54,8 +54,9 @@ func pipeTryWriter(f *os.File, isOurs bool) tryWriter {
 func isReadAndEmptyFunc(raw syscall.RawConn) func() bool {
 	var yes bool
 	look := func(fd uintptr) {
-		happened, errno := nonblock.Poll(fd, unix.POLLOUT)
-		yes = errno == 0 && happened == unix.POLLOUT && isDrained(fd)
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+		n, err := unix.Poll(fds, 0)
+		yes = err == nil && n == 1 && fds[0].Revents == unix.POLLOUT && isDrained(int(fd))
 	}
 	return func() bool {
 		yes = false
@@ -65,17 +66,17 @@ func isReadAndEmptyFunc(raw syscall.RawConn) func() bool {
 }
 
 // isDrained reports whether nothing is in a pipe.
-func isDrained(fd uintptr) bool {
-	unread, errno := nonblock.QueuedBytes(fd, unix.TIOCINQ) // FIONREAD, by its other name
-	return errno == 0 && unread == 0
+func isDrained(fd int) bool {
+	unread, err := unix.IoctlGetInt(fd, unix.TIOCINQ) // FIONREAD, by its other name
+	return err == nil && unread == 0
 }
 
 // isEmptyPipe reports whether nothing is in a pipe that holds at least size bytes (pipe(7): FIONREAD, F_GETPIPE_SZ).
-func isEmptyPipe(fd uintptr, size int) bool {
+func isEmptyPipe(fd, size int) bool {
 	if !isDrained(fd) {
 		return false
 	}
-	capacity, err := unix.FcntlInt(fd, unix.F_GETPIPE_SZ, 0)
+	capacity, err := unix.FcntlInt(uintptr(fd), unix.F_GETPIPE_SZ, 0)
 	return err == nil && size <= capacity
 }
 
@@ -112,8 +113,8 @@ func rawWriteFunc(raw syscall.RawConn, writeFD func(fd uintptr, p []byte) (int, 
 	}
 }
 
-// syscallWrite is nonblock.WriteFD for a descriptor that others may have made blocking.
-func syscallWrite(fd uintptr, p []byte) (n int, errno syscall.Errno) {
+// writePipe is nonblock.WriteFD for a pipe, whose lock a child may hold (see package nonblock).
+func writePipe(fd uintptr, p []byte) (n int, errno syscall.Errno) {
 	n, err := syscall.Write(int(fd), p)
 	errno, _ = err.(syscall.Errno)
 	return max(n, 0), errno

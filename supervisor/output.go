@@ -6,8 +6,6 @@ import (
 	"os"
 	"sync"
 	"time"
-
-	"github.com/mcp-bridge/mcp-bridge/internal/nonblock"
 )
 
 // outputGrace is how long a Read waits for output after the process has exited. If none
@@ -19,8 +17,7 @@ const outputGrace = 200 * time.Millisecond
 // a Read has waited for outputGrace in vain. A childOutput has a read deadline like a file: with the deadline a Read can be
 // interrupted without a goroutine of its own.
 type childOutput struct {
-	f  *os.File  // our end of the pipe or terminal
-	in io.Reader // reads f
+	f *os.File // our end of the pipe or terminal
 
 	readMu   sync.Mutex // held by Read and finish; guards leftover and endErr
 	leftover []byte     // what was in the pipe when finish closed it, and Read has not returned yet
@@ -31,11 +28,6 @@ type childOutput struct {
 	exited        bool       // the process has exited
 	quietDeadline time.Time  // once the process has exited: until when a Read waits; if nothing comes, the output has ended. Each Read sets it anew
 	finishing     bool       // finish was called: the output ends with what is in the pipe now
-}
-
-// newChildOutput returns a childOutput that reads f, and closes it in the end.
-func newChildOutput(f *os.File) *childOutput {
-	return &childOutput{f: f, in: nonblock.FileReader(f)}
 }
 
 // Read implements io.Reader; after SetReadDeadline's time it returns os.ErrDeadlineExceeded. At the output's end it
@@ -55,7 +47,7 @@ func (o *childOutput) Read(b []byte) (int, error) {
 		return 0, o.endErr
 	}
 	o.renewGrace()
-	n, err := o.in.Read(b)
+	n, err := o.f.Read(b)
 	if n <= 0 && errors.Is(err, os.ErrDeadlineExceeded) {
 		// After the deadline Read of a file returns no data even if there is some: we
 		// may have been slow, and not the child. So read once more, without waiting.

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -44,7 +43,7 @@ func clientMain() {
 
 // BenchmarkHTTP answers the requests of another process, each after another one, cat, has sent the body back. The three processes keep two
 // processors busy. The ratio is how many requests a second are answered with the reads and writes of this package to how many are
-// with those of packages net and os, in turn.
+// with those of package net, in turn.
 func BenchmarkHTTP(b *testing.B) {
 	servers := [2]*server{newServer(b, false), newServer(b, true)}
 	var times [2]time.Duration
@@ -79,21 +78,15 @@ func newServer(b *testing.B, nonblocking bool) *server {
 	stdout, err := cat.StdoutPipe()
 	bridgetest.Must(b, err)
 	s.stdin = stdin
-	fromCat := io.Reader(stdout)
 	if nonblocking {
-		fromCat, l = FileReader(stdout.(*os.File)), Listener(l)
-		raw, err := stdin.(syscall.Conn).SyscallConn()
-		bridgetest.Must(b, err)
-		out := &writer{}
-		out.init(raw)
-		s.stdin = writerTo{out, stdin}
+		l = Listener(l)
 	}
 	bridgetest.Must(b, cat.Start())
 	web := &http.Server{Handler: s}
 	served := make(chan struct{})
 	go func() { defer close(served); _ = web.Serve(l) }()
 	returned := make(chan struct{})
-	go func() { defer close(returned); s.passAnswers(fromCat) }()
+	go func() { defer close(returned); s.passAnswers(stdout) }()
 	client := exec.Command(os.Args[0])
 	client.Env = append(os.Environ(), clientVar+"=http://"+l.Addr().String())
 	bridgetest.Must(b, client.Start())
@@ -109,15 +102,6 @@ func newServer(b *testing.B, nonblocking bool) *server {
 	})
 	return s
 }
-
-// writerTo is an io.Writer of a writer.
-type writerTo struct {
-	w     *writer
-	plain io.Writer
-}
-
-// Write implements io.Writer.
-func (w writerTo) Write(p []byte) (int, error) { return w.w.write(p, w.plain) }
 
 // passAnswers tells the requests in waiting that their bodies have come back.
 func (s *server) passAnswers(fromCat io.Reader) {

@@ -5,15 +5,14 @@ import (
 	"unsafe"
 )
 
-// QueuedBytes returns how many bytes are in a queue of a socket or pipe: those that were written and its peer has not taken (request is
-// unix.SIOCOUTQ), or those that there are to be read (unix.TIOCINQ). It does not wait.
-func QueuedBytes(fd uintptr, request uint) (n int, errno syscall.Errno) {
+// UnsentBytes returns how many bytes were written to a socket and its peer has not taken yet (tcp(7), unix(7): SIOCOUTQ).
+func UnsentBytes(fd uintptr) (n int, errno syscall.Errno) {
 	var count int32
-	_, _, errno = syscall.RawSyscall(syscall.SYS_IOCTL, fd, uintptr(request), uintptr(unsafe.Pointer(&count)))
+	_, _, errno = syscall.RawSyscall(syscall.SYS_IOCTL, fd, syscall.TIOCOUTQ, uintptr(unsafe.Pointer(&count))) // SIOCOUTQ, by its other name
 	return int(count), errno
 }
 
-// Poll returns which of events, such as unix.POLLOUT, have happened to a descriptor; it always tells of unix.POLLERR, unix.POLLHUP and
+// Poll returns which of events, such as unix.POLLRDHUP, have happened to a socket; it always tells of unix.POLLERR, unix.POLLHUP and
 // unix.POLLNVAL, too (poll(2)). It does not wait.
 func Poll(fd uintptr, events int16) (happened int16, errno syscall.Errno) {
 	fds := struct { // struct pollfd

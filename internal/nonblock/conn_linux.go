@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// Listener returns l, or a net.Listener whose Accept returns the connections of l as Conn makes them.
+// Listener returns a net.Listener whose Accept returns the connections of l as Conn makes them. Close closes l.
 func Listener(l net.Listener) net.Listener { return listener{l} }
 
 // listener is the net.Listener of Listener.
@@ -74,47 +74,14 @@ func (c *wrappedConn) explain(op string, err error) error {
 	if !ok {
 		return err
 	}
-	return &net.OpError{Op: op, Net: c.LocalAddr().Network(), Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: os.NewSyscallError(op, errno)}
-}
-
-// FileReader returns an io.Reader that reads f as the package says. From now on f must not be read by others. It returns f itself if reading
-// it may wait in a system call, as with a file whose deadlines do not work. Somebody who has the same open file description could
-// change that later; of a pipe's end that this process has made and given to nobody, no one has.
-func FileReader(f *os.File) io.Reader {
-	raw, err := f.SyscallConn()
-	if err != nil || !isNonblocking(raw) {
-		return f
+	e := &net.OpError{Op: op, Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: os.NewSyscallError(op, errno)}
+	if e.Source != nil { // nil: the system has not said it
+		e.Net = e.Source.Network()
 	}
-	r := &fileReader{f: f}
-	r.in.init(raw)
-	return r
+	return e
 }
 
-// isNonblocking reports whether system calls on a file never wait (open(2): O_NONBLOCK).
-func isNonblocking(raw syscall.RawConn) (yes bool) {
-	err := raw.Control(func(fd uintptr) {
-		flags, _, errno := syscall.Syscall(syscall.SYS_FCNTL, fd, syscall.F_GETFL, 0)
-		yes = errno == 0 && flags&syscall.O_NONBLOCK != 0
-	})
-	return yes && err == nil
-}
-
-// fileReader is the io.Reader of FileReader.
-type fileReader struct {
-	f  *os.File // the file that is read
-	in reader   // what Read does
-}
-
-// Read implements io.Reader.
-func (r *fileReader) Read(p []byte) (int, error) {
-	n, err := r.in.read(p, r.f)
-	if errno, ok := err.(syscall.Errno); ok {
-		err = &os.PathError{Op: "read", Path: r.f.Name(), Err: errno}
-	}
-	return n, err
-}
-
-// reader reads from a non-blocking descriptor. init makes it ready for use.
+// reader reads from a socket. init makes it ready for use.
 type reader struct {
 	raw syscall.RawConn // waits until there is something to be read, and lends its descriptor
 
@@ -128,7 +95,7 @@ type reader struct {
 // init makes the reader read from raw.
 func (r *reader) init(raw syscall.RawConn) { r.raw, r.once = raw, r.readOnce }
 
-// read reads into p. plain reads the same descriptor as usual: it is used where p is long, and it returns the error if the descriptor
+// read reads into p. plain reads the same socket as usual: it is used where p is long, and it returns the error if the socket
 // cannot be waited for, because it is closed or its deadline is over. Other errors are io.EOF or a syscall.Errno.
 func (r *reader) read(p []byte, plain io.Reader) (int, error) {
 	r.mu.Lock()
@@ -160,7 +127,7 @@ func (r *reader) readOnce(fd uintptr) bool {
 	return true
 }
 
-// writer writes to a non-blocking descriptor. init makes it ready for use.
+// writer writes to a socket. init makes it ready for use.
 type writer struct {
 	raw syscall.RawConn // waits until it takes something, and lends its descriptor
 
@@ -174,7 +141,7 @@ type writer struct {
 // init makes the writer write to raw.
 func (w *writer) init(raw syscall.RawConn) { w.raw, w.all = raw, w.writeAll }
 
-// write writes all of p, unless there is an error. plain writes to the same descriptor, as plain of reader.read reads.
+// write writes all of p, unless there is an error. plain writes to the same socket, as plain of reader.read reads.
 func (w *writer) write(p []byte, plain io.Writer) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -194,17 +161,19 @@ func (w *writer) write(p []byte, plain io.Writer) (int, error) {
 	return w.n, nil
 }
 
-// writeAll makes the system calls of the write in progress. It returns false if the descriptor takes no more yet.
+// writeAll makes the system calls of the write in progress. It returns false if the socket takes no more yet.
 func (w *writer) writeAll(fd uintptr) bool {
 	for w.n < len(w.p) {
 		n, errno := WriteFD(fd, w.p[w.n:])
 		w.n += n
-		switch errno {
-		case 0:
-		case syscall.EAGAIN:
+		switch {
+		case errno == syscall.EAGAIN:
 			return false
-		default:
+		case errno != 0:
 			w.err = errno
+			return true
+		case n == 0: // else this would have no end
+			w.err = syscall.EIO
 			return true
 		}
 	}

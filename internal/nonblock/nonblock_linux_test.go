@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -147,7 +146,7 @@ func TestWriteUntilDeadline(t *testing.T) {
 	}
 }
 
-// The errors are those of package net, to the letter.
+// The errors are those of package net.
 func TestErrors(t *testing.T) {
 	errorsOf := func(conn, peer net.Conn) (texts [3]string) {
 		bridgetest.Must(t, peer.(*net.TCPConn).SetLinger(0)) // Close resets the connection
@@ -173,47 +172,6 @@ func TestErrors(t *testing.T) {
 	got, want := errorsOf(conn, peer), errorsOf(plain.(*wrappedConn).Conn, plainPeer)
 	if got != want || got[0] == "" || got[1] == "" || got[2] == "" {
 		t.Errorf("%q, want %q", got, want)
-	}
-}
-
-// A pipe's end is read with its deadlines, its end and its errors; a file that a Read may wait for in a system call is returned as it is.
-func TestFileReader(t *testing.T) {
-	r, w, err := os.Pipe()
-	bridgetest.Must(t, err)
-	defer r.Close()
-	defer w.Close()
-	in, p := FileReader(r), make([]byte, 10)
-	if in == io.Reader(r) {
-		t.Fatal("the pipe is read as usual")
-	}
-	bridgetest.Must(t, writeAll(w, []byte("text")))
-	if n, err := in.Read(p); err != nil || string(p[:n]) != "text" {
-		t.Fatalf("%q, %v", p[:n], err)
-	}
-	_ = r.SetReadDeadline(time.Unix(1, 0))
-	if n, err := in.Read(p); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("after the deadline: %d, %v", n, err)
-	}
-	_ = r.SetReadDeadline(time.Time{})
-	_ = w.Close()
-	if n, err := in.Read(p); n != 0 || err != io.EOF {
-		t.Errorf("at the end: %d, %v", n, err)
-	}
-	_ = r.Close()
-	if n, err := in.Read(p); n != 0 || !errors.Is(err, os.ErrClosed) {
-		t.Errorf("once closed: %d, %v", n, err)
-	}
-
-	blocking, other, err := os.Pipe()
-	bridgetest.Must(t, err)
-	defer blocking.Close()
-	defer other.Close()
-	raw, err := blocking.SyscallConn()
-	bridgetest.Must(t, err)
-	bridgetest.Must(t, raw.Control(func(fd uintptr) { err = syscall.SetNonblock(int(fd), false) }))
-	bridgetest.Must(t, err)
-	if FileReader(blocking) != io.Reader(blocking) {
-		t.Error("a pipe whose system calls wait is read by system calls that the scheduler is not told of")
 	}
 }
 

@@ -7,12 +7,12 @@ import "syscall"
 // The race detector learns from package syscall that what was written before a write happened before the read of it. So with the race
 // detector on, the calls are those of package syscall.
 
-// readFD reads from a non-blocking descriptor. n is 0 at the end and with an error, which is EAGAIN if there is nothing to be read yet.
+// readFD reads from a non-blocking socket. n is 0 at the end and with an error, which is EAGAIN if there is nothing to be read yet.
 func readFD(fd uintptr, p []byte) (n int, errno syscall.Errno) {
 	return count(func() (int, error) { return syscall.Read(int(fd), p) })
 }
 
-// WriteFD writes to a non-blocking descriptor, and does not wait. It may write a part of p. n is 0 with an error, which is EAGAIN if nothing
+// WriteFD writes to a non-blocking socket, and does not wait. It may write a part of p. n is 0 with an error, which is EAGAIN if nothing
 // can be taken yet.
 func WriteFD(fd uintptr, p []byte) (n int, errno syscall.Errno) {
 	return count(func() (int, error) { return syscall.Write(int(fd), p) })

@@ -16,7 +16,7 @@ func outputDrainedFunc(raw syscall.RawConn) func() bool {
 	return func() bool {
 		taken := false
 		err := raw.Control(func(fd uintptr) {
-			n, errno := nonblock.QueuedBytes(fd, unix.SIOCOUTQ)
+			n, errno := nonblock.UnsentBytes(fd)
 			taken = errno == 0 && n == 0
 		})
 		return err == nil && taken
