@@ -29,9 +29,9 @@ type deadPeerWatch struct {
 }
 
 // watchPeer returns a deadPeerWatch of nc, which calls onDead, in a goroutine of its
-// own, when the peer is gone; nil if nc is no connection over TCP.
+// own, when the peer is gone; nil if nc is no TCP connection.
 func watchPeer(nc net.Conn, onDead func()) *deadPeerWatch {
-	if _, ok := nc.RemoteAddr().(*net.TCPAddr); !ok {
+	if _, ok := nc.(*net.TCPConn); !ok {
 		return nil
 	}
 	return newDeadPeerWatch(nc, onDead, awaitingAck)

@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/mcp-bridge/mcp-bridge/internal/sockstate"
 )
 
 // awaitingAck asks the system about what was sent over a TCP connection. waiting: some
@@ -15,8 +13,8 @@ import (
 // time being: the system probes that ever more seldom, so that the time since its last
 // sign says nothing.
 func awaitingAck(nc net.Conn) (silent time.Duration, waiting bool) {
-	raw := sockstate.RawConn(nc)
-	if raw == nil {
+	raw, err := nc.(*net.TCPConn).SyscallConn()
+	if err != nil {
 		return 0, false
 	}
 	_ = raw.Control(func(fd uintptr) { // closed: nothing waits

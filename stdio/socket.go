@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/internal/nonblock"
 	"github.com/mcp-bridge/mcp-bridge/internal/sockstate"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -135,7 +134,7 @@ func (s Socket) Dial(ctx context.Context) (bridge.Conn, error) {
 	}
 	opts := s.Options
 	opts.Peer = Server
-	return newSocketConn(nonblock.Conn(nc), opts), nil
+	return newSocketConn(nc, opts), nil
 }
 
 // connectError is the error of Socket.Dial: why there is no connection.

@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/mcp-bridge/mcp-bridge/internal/nonblock"
 	"github.com/mcp-bridge/mcp-bridge/internal/sockstate"
 )
 
@@ -42,7 +41,7 @@ func pipeTryWriter(f *os.File, isOurs bool) tryWriter {
 		_ = raw.Control(look)
 		return isEmpty
 	}
-	w := tryWriter{limit: limit, fits: fits, write: rawWriteFunc(raw, writePipe)}
+	w := tryWriter{limit: limit, fits: fits, write: rawWriteFunc(raw)}
 	if isOurs {
 		w.hasRoom = isReadAndEmptyFunc(raw)
 	}
@@ -90,32 +89,24 @@ func socketTryWriter(c net.Conn) tryWriter {
 	if taken == nil {
 		return tryWriter{}
 	}
-	return tryWriter{sockstate.MaxInlineBytes, func(int) bool { return taken() }, taken, rawWriteFunc(sockstate.RawConn(c), nonblock.WriteFD)}
+	return tryWriter{sockstate.MaxInlineBytes, func(int) bool { return taken() }, taken, rawWriteFunc(sockstate.RawConn(c))}
 }
 
-// rawWriteFunc returns a function for tryWriter.write: it makes one write to raw with writeFD, without waiting.
-func rawWriteFunc(raw syscall.RawConn, writeFD func(fd uintptr, p []byte) (int, syscall.Errno)) func(line []byte) (int, error) {
+// rawWriteFunc returns a function for tryWriter.write: it makes one write to raw, without waiting.
+func rawWriteFunc(raw syscall.RawConn) func(line []byte) (int, error) {
 	var text []byte
 	var n int
-	var errno syscall.Errno
+	var err error
 	write := func(fd uintptr) bool {
-		n, errno = writeFD(fd, text)
+		n, err = syscall.Write(int(fd), text)
 		return true
 	}
 	return func(p []byte) (int, error) {
-		text, n, errno = p, 0, 0
-		err := raw.Write(write)
-		text = nil
-		if err == nil && errno != 0 {
-			err = errno
+		text, n, err = p, 0, nil
+		if notWritten := raw.Write(write); notWritten != nil {
+			err = notWritten
 		}
-		return n, err
+		text = nil
+		return max(n, 0), err
 	}
-}
-
-// writePipe is nonblock.WriteFD for a pipe, whose lock a child may hold (see package nonblock).
-func writePipe(fd uintptr, p []byte) (n int, errno syscall.Errno) {
-	n, err := syscall.Write(int(fd), p)
-	errno, _ = err.(syscall.Errno)
-	return max(n, 0), errno
 }

@@ -57,7 +57,6 @@ var owners = map[string][]string{
 	"google.golang.org/protobuf/proto":                                 {"tests"},
 	"go.opentelemetry.io/otel/trace":                                   {"internal/spans"},
 	"golang.org/x/sys/cpu":                                             {"internal/observe"},
-	"golang.org/x/net/nettest":                                         {"internal/nonblock"},
 	"golang.org/x/sys/unix":                                            {"cmd/mcp-bridge", "internal/listen", "internal/sockstate", "stdio", "supervisor", "tests/bench"},
 	"golang.org/x/sys/windows":                                         {"supervisor"},
 }

@@ -112,7 +112,7 @@ func NewTransport(o TransportOptions) *http.Transport {
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
 		OnProxyConnectResponse: checkProxyConnect,
-		DialContext:            limitWrites(dialNonblock(dialer.DialContext)),
+		DialContext:            limitWrites(dialer.DialContext),
 		TLSClientConfig:        o.TLS.Clone(),
 		TLSHandshakeTimeout:    dialer.Timeout,
 		ForceAttemptHTTP2:      true,

@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"sync/atomic"
-
-	"github.com/mcp-bridge/mcp-bridge/internal/nonblock"
 )
 
 // maxWrites is how often an HTTP/2 request may be written before no new connection is opened for it any more. It is two because a
@@ -65,17 +63,6 @@ func limitWrites(dial dialFunc) dialFunc {
 			return nil, errRefusedAgain
 		}
 		return dial(ctx, network, address)
-	}
-}
-
-// dialNonblock returns dial with the connections that nonblock.Conn makes of its own.
-func dialNonblock(dial dialFunc) dialFunc {
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := dial(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		return nonblock.Conn(conn), nil
 	}
 }
 

@@ -19,7 +19,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/access"
-	"github.com/mcp-bridge/mcp-bridge/internal/nonblock"
 )
 
 // Options say what Open opens. With the zero value Open opens only the sockets that
@@ -223,7 +222,7 @@ func openAddr(addr string, o Options) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening on %s: %w", addr, explainListenErr(err))
 	}
-	return &Listener{Listener: nonblock.Listener(l), configuredAddr: addr}, nil
+	return &Listener{Listener: l, configuredAddr: addr}, nil
 }
 
 // wsaeaddrinuse is what Windows calls EADDRINUSE.

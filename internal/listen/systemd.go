@@ -6,8 +6,6 @@ import (
 	"os"
 
 	"github.com/coreos/go-systemd/v22/activation"
-
-	"github.com/mcp-bridge/mcp-bridge/internal/nonblock"
 )
 
 // systemdListeners returns the sockets that systemd has opened for this process:
@@ -23,7 +21,7 @@ func systemdListeners() (Listeners, error) {
 			first = fmt.Errorf("socket %d that systemd has passed, named %q: %w", i+1, f.Name(), err)
 		}
 		if err == nil {
-			ls = append(ls, &Listener{Listener: nonblock.Listener(l), systemdName: f.Name()})
+			ls = append(ls, &Listener{Listener: l, systemdName: f.Name()})
 		}
 	}
 	return ls, first

@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
-	"github.com/mcp-bridge/mcp-bridge/internal/sockstate"
 )
 
 // A client that dies without a word is noticed within about a minute, whether
@@ -25,7 +24,8 @@ func TestDeadPeersAreNoticed(t *testing.T) {
 	conn, err := ls[0].Accept()
 	bridgetest.Must(t, err)
 	defer conn.Close()
-	raw := sockstate.RawConn(conn)
+	raw, err := conn.(*net.TCPConn).SyscallConn()
+	bridgetest.Must(t, err)
 	optionOrError := func(level, name int) (n int, err error) {
 		bridgetest.Must(t, raw.Control(func(fd uintptr) { n, err = unix.GetsockoptInt(int(fd), level, name) }))
 		return n, err

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/mcp-bridge/mcp-bridge/internal/nonblock"
 )
 
 // defaultUnixMode is the mode of a Unix socket where Options.UnixMode is 0: only this user may connect.
@@ -68,7 +66,7 @@ func openUnix(path string, o Options) (*Listener, error) {
 		file.remove()
 		return nil, fmt.Errorf("listening on unix:%s: %w", path, err)
 	}
-	return &Listener{Listener: nonblock.Listener(l), socketFile: file}, nil
+	return &Listener{Listener: l, socketFile: file}, nil
 }
 
 // checkPath returns an *OptionError if path cannot be that of a Unix socket, or is an abstract one.

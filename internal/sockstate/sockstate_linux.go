@@ -6,8 +6,6 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/mcp-bridge/mcp-bridge/internal/nonblock"
 )
 
 // outputDrainedFunc returns the function of OutputDrainedFunc: it asks the kernel how much of what was
@@ -16,8 +14,8 @@ func outputDrainedFunc(raw syscall.RawConn) func() bool {
 	return func() bool {
 		taken := false
 		err := raw.Control(func(fd uintptr) {
-			n, errno := nonblock.UnsentBytes(fd)
-			taken = errno == 0 && n == 0
+			n, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ)
+			taken = err == nil && n == 0
 		})
 		return err == nil && taken
 	}
@@ -29,12 +27,13 @@ func peerClosedFunc(raw syscall.RawConn) func() error {
 	return func() error {
 		known := net.ErrClosed
 		_ = raw.Control(func(fd uintptr) { // not called once the connection is closed
-			happened, errno := nonblock.Poll(fd, unix.POLLRDHUP)
+			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+			_, err := unix.Poll(fds, 0)
 			switch {
-			case errno != 0:
+			case err != nil:
 				known = nil
-			case happened&(unix.POLLHUP|unix.POLLERR) != 0:
-			case happened&unix.POLLRDHUP != 0:
+			case fds[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0:
+			case fds[0].Revents&unix.POLLRDHUP != 0:
 				known = io.EOF
 			default:
 				known = nil
