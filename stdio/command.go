@@ -21,6 +21,10 @@ import (
 // that Receive reports its end without an exit status.
 const exitGrace = time.Second
 
+// stuckReadAfter is how long a read of stdout may go on after it was interrupted. The kernel lets it go on longer if the child holds the lock of
+// the pipe: while it moves bytes into it with splice(2), or writes memory that is not there yet. Then only the child's end helps.
+const stuckReadAfter = 5 * time.Second
+
 // Command is a bridge.Dialer that starts a child process and talks to it over
 // its stdin and stdout. Each Dial starts one; Dial may be called concurrently.
 type Command struct {
@@ -49,25 +53,67 @@ func (c *Command) Dial(ctx context.Context) (bridge.Conn, error) {
 	}
 	opts := c.Options
 	opts.Peer = Server
-	child := &childConn{name: cmp.Or(c.Spec.Name, c.Spec.ShownPath, c.Spec.Path), process: p}
-	child.Conn = newConn(p.Stdout(), p.Stdin(), child.stop, opts, false)
+	child := &childConn{name: cmp.Or(c.Spec.Name, c.Spec.ShownPath, c.Spec.Path), process: p, stuckAfter: stuckReadAfter}
+	child.stdout.r = p.Stdout().(deadlineReader)
+	child.Conn = newConn(&child.stdout, p.Stdin(), child.stop, opts, false)
 	return child, nil
 }
+
+// deadlineReader is what supervisor.Process.Stdout returns.
+type deadlineReader interface {
+	io.Reader
+	SetReadDeadline(t time.Time) error
+}
+
+// stdoutReader reads a child's stdout, and says whether it is reading.
+type stdoutReader struct {
+	r       deadlineReader
+	reading atomic.Bool // a Read is in progress
+}
+
+// Read implements io.Reader.
+func (s *stdoutReader) Read(p []byte) (int, error) {
+	s.reading.Store(true)
+	defer s.reading.Store(false)
+	return s.r.Read(p)
+}
+
+// SetReadDeadline sets when a Read that waits gives up.
+func (s *stdoutReader) SetReadDeadline(t time.Time) error { return s.r.SetReadDeadline(t) }
 
 // childConn is the bridge.Conn to a child process, over its stdin and stdout. Close stops the process.
 type childConn struct {
 	*Conn
 	name    string              // what errors call the server: Spec.Name, or if that is empty Spec.ShownPath or Spec.Path
 	process *supervisor.Process // the child process
+	stdout  stdoutReader        // its stdout
 	exitErr error               // what Receive returns after the end of stdout; nil: that is not known yet. Only Receive uses it
 
-	stdoutEnded atomic.Bool // stdout is at its end: the child answers nothing more, so nothing more is written to it
+	stuckAfter  time.Duration // the const stuckReadAfter; shorter in tests
+	stdoutEnded atomic.Bool   // stdout is at its end: the child answers nothing more, so nothing more is written to it
 }
 
 // Receive implements bridge.Conn. It ends with an *ExitError when the child has ended, by itself or by Kill, or closed
-// its stdout, and with io.EOF after Close.
+// its stdout, and with io.EOF after Close. Where ctx ends and a read of stdout cannot be interrupted (stuckReadAfter), the process is stopped.
 func (c *childConn) Receive(ctx context.Context, sink bridge.Sink) error {
+	returned := make(chan struct{})
+	defer close(returned)
+	defer context.AfterFunc(ctx, func() { c.stopIfStuck(returned) })()
 	return c.receive(ctx, sink, nil, c.explain)
+}
+
+// stopIfStuck is called when a read of stdout was interrupted. If it has not returned after stuckAfter, the process is stopped. It returns
+// at once when returned is closed.
+func (c *childConn) stopIfStuck(returned <-chan struct{}) {
+	wait := time.NewTimer(c.stuckAfter)
+	defer wait.Stop()
+	select {
+	case <-returned:
+	case <-wait.C:
+		if c.stdout.reading.Load() {
+			_ = c.process.Stop() // Close returns its error
+		}
+	}
 }
 
 // explain returns the error of Receive where reading stdout has ended with err: ctx's
@@ -144,16 +190,18 @@ func (c *childConn) findEndReason(ctx context.Context) error {
 // It reads stdout meanwhile, and drops what comes: a child that is blocked in a write
 // would not see that its stdin has ended.
 func (c *childConn) stop() error {
-	c.in.mu.Lock() // Receive reads no more; what still comes from stdout is ours
-	defer c.in.mu.Unlock()
-	stdout := c.process.Stdout()
-	if d, ok := stdout.(interface{ SetReadDeadline(time.Time) error }); ok {
-		d.SetReadDeadline(time.Time{})
+	if !c.in.mu.TryLock() {
+		locked := make(chan struct{})
+		go c.stopIfStuck(locked)
+		c.in.mu.Lock()
+		close(locked)
 	}
+	defer c.in.mu.Unlock() // Receive reads no more; what still comes from stdout is ours
+	_ = c.stdout.SetReadDeadline(time.Time{})
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
-		io.Copy(io.Discard, stdout)
+		io.Copy(io.Discard, &c.stdout)
 	}()
 	err := c.process.Stop()
 	<-drained

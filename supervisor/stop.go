@@ -43,7 +43,8 @@ type stopStep struct {
 // stopSteps returns the steps of Stop, which it takes in this order until everything has ended.
 func (p *Process) stopSteps() []stopStep {
 	return []stopStep{
-		{"close stdin", func() { _ = p.stdin.Close() }, nil, p.stopWaits.Stdin},
+		// Closing waits for as long as the child holds the lock of the pipe, as in splice(2): perhaps until it is killed.
+		{"close stdin", func() { p.wg.Go(func() { _ = p.stdin.Close() }) }, nil, p.stopWaits.Stdin},
 		{"terminate", p.child.terminate, p.child.terminateStrays, p.stopWaits.Term},
 		{"kill", p.child.kill, p.child.killStrays, p.stopWaits.Kill},
 	}
