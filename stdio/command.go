@@ -102,17 +102,23 @@ func (c *childConn) Receive(ctx context.Context, sink bridge.Sink) error {
 	return c.receive(ctx, sink, nil, c.explain)
 }
 
-// stopIfStuck is called when a read of stdout was interrupted. If it has not returned after stuckAfter, the process is stopped. It returns
-// at once when returned is closed.
+// stopIfStuck stops the process if the read of stdout that was interrupted goes on for stuckAfter. It ends early when returned is closed. It
+// waits in ten steps: where the bridge itself has stood still for long, that was one of them, and the read has the others to return.
 func (c *childConn) stopIfStuck(returned <-chan struct{}) {
-	wait := time.NewTimer(c.stuckAfter)
-	defer wait.Stop()
-	select {
-	case <-returned:
-	case <-wait.C:
-		if c.stdout.reading.Load() {
-			_ = c.process.Stop() // Close returns its error
+	for range 10 {
+		select {
+		case <-returned:
+			return
+		case <-time.After(c.stuckAfter / 10):
 		}
+	}
+	select {
+	case <-returned: // both were ready
+		return
+	default:
+	}
+	if c.stdout.reading.Load() {
+		_ = c.process.Stop() // Close returns its error
 	}
 }
 
@@ -191,10 +197,9 @@ func (c *childConn) findEndReason(ctx context.Context) error {
 // would not see that its stdin has ended.
 func (c *childConn) stop() error {
 	if !c.in.mu.TryLock() {
-		locked := make(chan struct{})
-		go c.stopIfStuck(locked)
+		stuck := time.AfterFunc(c.stuckAfter, func() { _ = c.process.Stop() }) // the Stop below returns its error
 		c.in.mu.Lock()
-		close(locked)
+		stuck.Stop()
 	}
 	defer c.in.mu.Unlock() // Receive reads no more; what still comes from stdout is ours
 	_ = c.stdout.SetReadDeadline(time.Time{})

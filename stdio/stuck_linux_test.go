@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"runtime"
 	"testing"
 	"time"
 
@@ -46,6 +47,7 @@ func TestChildThatHoldsLockOfStdoutIsStopped(t *testing.T) {
 			case err := <-received:
 				t.Fatal("Receive has ended: ", err)
 			default:
+				runtime.Gosched()
 			}
 		}
 		want := context.Canceled

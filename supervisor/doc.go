@@ -41,8 +41,8 @@
 //
 // # Goroutines
 //
-// Each Process has two goroutines: one waits for the exit, one reads stderr. Both end
-// before Stop returns, unless Stop returns an error because a process survived SIGKILL.
+// Each Process has two goroutines: one waits for the exit, one reads stderr. Stop has a
+// third, which closes stdin. They end before Stop returns, unless Stop returns an error because a process survived SIGKILL.
 // On Linux one goroutine, locked to its thread, starts all children; it lives while there
 // is any Process. Subreap has one goroutine until its stop function is called.
 package supervisor

@@ -13,10 +13,10 @@ import (
 
 func init() { roles["pipelock"] = rolePipeLock }
 
-// rolePipeLock holds the lock of a pipe until it ends, after 30 s at the latest: that of its stdout ("stdout"), by splice(2) of a socket that
+// rolePipeLock holds the lock of a pipe until it ends, after a minute at the latest: that of its stdout ("stdout"), by splice(2) of a socket that
 // nobody writes to, or that of its stdin ("stdin"), by splice(2) of what is in it to a socket that nobody reads.
 func rolePipeLock(args []string) {
-	time.AfterFunc(30*time.Second, func() { os.Exit(0) })
+	time.AfterFunc(time.Minute, func() { os.Exit(0) })
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {
 		os.Exit(1)

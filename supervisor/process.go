@@ -85,7 +85,7 @@ type Process struct {
 	exited    chan struct{}  // closed when the process has exited, reaped or not
 	done      chan struct{}  // closed when the process has exited, stderr was read to its end or outputGrace is over, and onExit has returned
 	exitErr   error          // what ExitError returns in the end; set before exited is closed
-	wg        sync.WaitGroup // waits for the goroutines that read stderr and wait for the exit
+	wg        sync.WaitGroup // waits for the goroutines that read stderr, wait for the exit, and close stdin
 	stopOnce  sync.Once      // runs Stop, or Kill, once
 	stopErr   error          // the error that Stop and Kill return; set by stopOnce
 	reapOnce  sync.Once      // reaps the process once

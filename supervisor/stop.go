@@ -43,10 +43,20 @@ type stopStep struct {
 // stopSteps returns the steps of Stop, which it takes in this order until everything has ended.
 func (p *Process) stopSteps() []stopStep {
 	return []stopStep{
-		// Closing waits for as long as the child holds the lock of the pipe, as in splice(2): perhaps until it is killed.
-		{"close stdin", func() { p.wg.Go(func() { _ = p.stdin.Close() }) }, nil, p.stopWaits.Stdin},
+		{"close stdin", p.closeStdin, nil, p.stopWaits.Stdin},
 		{"terminate", p.child.terminate, p.child.terminateStrays, p.stopWaits.Term},
 		{"kill", p.child.kill, p.child.killStrays, p.stopWaits.Kill},
+	}
+}
+
+// closeStdin closes stdin, and waits a moment for that. Closing takes as long as the child holds the lock of the pipe, as in splice(2):
+// perhaps until it is killed.
+func (p *Process) closeStdin() {
+	closed := make(chan struct{})
+	p.wg.Go(func() { defer close(closed); _ = p.stdin.Close() })
+	select {
+	case <-closed:
+	case <-time.After(100 * time.Millisecond):
 	}
 }
 

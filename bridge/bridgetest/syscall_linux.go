@@ -15,10 +15,10 @@ import (
 // not say in which system call a thread is, the test is skipped.
 func AwaitSyscall(t testing.TB, pid, tid, call int) {
 	t.Helper()
-	if _, err := os.ReadFile("/proc/self/syscall"); err != nil {
+	if _, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", pid)); err != nil {
 		t.Skip("the kernel does not say in which system call a thread is: ", err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for ctx.Err() == nil {
 		threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))

@@ -24,7 +24,7 @@ func newBallast() []byte { return make([]byte, ballastSize) }
 // With a ballast, the garbage of the first 1,600 calls goes into memory that the process has not used before. The system has to
 // give it page by page, which in a virtual machine costs more than the collections that are saved. So garbage gets this memory only
 // once the bridge is busy, which means that Go has collected busyCollections times within busyTime: after some 6,000 calls
-// of 100 bytes, or 1,000 of 10 KB. Then the system gives it at once.
+// of 100 bytes, or 1,000 of 10 KB. Then Linux (5.14 and later) gives it at once.
 const (
 	calmGCPercent   = 35 // GOGC until the bridge is busy: with 9 MiB in use, 8 of them the ballast, Go collects after 3 MiB of garbage
 	busyCollections = 10

@@ -1,6 +1,6 @@
-// Package startpages has memory that a start uses provided at once, and so the memory of garbage once the bridge is busy. It takes the pages
-// of the executable that only starting has needed out of memory. It imports little, because its package populate and supervisor/internal/watchdogwait are to be initialised before nearly all
-// other packages.
+// Package startpages has the kernel provide at once the memory that a start uses, and the memory for garbage once the bridge is busy. It also
+// takes the pages of the executable that only starting has needed out of memory. It imports little, because its package populate and
+// supervisor/internal/watchdogwait are to be initialised before nearly all other packages.
 package startpages
 
 import "time"

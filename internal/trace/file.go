@@ -35,7 +35,7 @@ const (
 )
 
 // minSpareBytes is the size up to which the memory of written lines is always used again; larger memory only if much of it was
-// used. It is more than 10,000 calls a second need: memory that was given up after a pause would be taken anew, page by page.
+// used. It is more than 10,000 short calls a second need: memory that was given up after a pause would be taken anew, page by page.
 const minSpareBytes = 1 << 20
 
 // batchDelay is how long a line waits for others that are written together with it. A write for each of them would cost more
@@ -223,14 +223,18 @@ func (f *File) writeLines(lines []byte, count int) {
 	}
 }
 
-// writeSize is how many bytes are written at a time. A longer system call takes so long that Go's scheduler moves the goroutines of its
-// thread to another one, and then looks after all system calls for a while: that costs the calls more than further system calls.
+// writeSize is how many bytes are written at a time at most. A longer system call takes so long that Go's scheduler moves the goroutines of its
+// thread to another one. Then it checks for a while, every 20 µs or so, which system calls take long: that costs more than further writes.
 const writeSize = 32 << 10
 
 // writeText writes text to file, and adds its length to size.
 func (f *File) writeText(text []byte) error {
 	for len(text) > 0 {
-		n, err := f.file.Write(text[:min(len(text), writeSize)])
+		part := text[:min(len(text), writeSize)]
+		if end := bytes.LastIndexByte(part, '\n') + 1; end > 0 { // else the line is longer
+			part = part[:end]
+		}
+		n, err := f.file.Write(part)
 		f.size += int64(n)
 		if err != nil {
 			return err
