@@ -32,7 +32,11 @@ func TestHeadersAgain(t *testing.T) {
 				o.Event(&observe.Exchange{Hop: observe.Downstream, RequestHeader: h, ResponseHeader: h})
 			}
 		}
-		return records(t, f.Ready(100))
+		rec.Wait()
+		if all = records(t, f.Ready(100)); len(all) != 3*len(headers) {
+			t.Fatalf("%d records of %d", len(all), 3*len(headers))
+		}
+		return all
 	}
 	taken := []string{"http.req.Mcp-Session-Id", "http.req.X-Api-Key", "http.resp.Mcp-Session-Id", "http.resp.X-Api-Key"}
 	check := func(a string, taken []string) {
@@ -52,6 +56,7 @@ func TestHeadersAgain(t *testing.T) {
 	check("tok-1234567", taken)
 	c := o.OpenUnannounced("x", "http").Conn(taker{}, observe.Upstream)
 	c.TrySend(jsonrpc.NewRequest(jsonrpc.IntID(1), "m", []byte(`{"token":"tok-1234567"}`)))
+	rec.Wait()
 	f.Ready(1)
 	check(redact.Placeholder, slices.Sorted(slices.Values(append(taken, "http.req.A", "http.resp.A"))))
 }
