@@ -103,7 +103,7 @@ func (c *childConn) Receive(ctx context.Context, sink bridge.Sink) error {
 }
 
 // stopIfStuck stops the process if the read of stdout that was interrupted goes on for stuckAfter. It ends early when returned is closed. It
-// waits in ten steps: where the bridge itself has stood still for long, that was one of them, and the read has the others to return.
+// waits in ten steps: if the bridge itself stands still for a time, only one step passes by that, and the read still has the others to return.
 func (c *childConn) stopIfStuck(returned <-chan struct{}) {
 	for range 10 {
 		select {
@@ -196,7 +196,7 @@ func (c *childConn) findEndReason(ctx context.Context) error {
 // It reads stdout meanwhile, and drops what comes: a child that is blocked in a write
 // would not see that its stdin has ended.
 func (c *childConn) stop() error {
-	if !c.in.mu.TryLock() {
+	if !c.in.mu.TryLock() { // Receive has the lock, perhaps in a read that cannot be interrupted (stuckReadAfter)
 		stuck := time.AfterFunc(c.stuckAfter, func() { _ = c.process.Stop() }) // the Stop below returns its error
 		c.in.mu.Lock()
 		stuck.Stop()

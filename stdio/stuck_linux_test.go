@@ -14,7 +14,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
 
-// Holds the lock of its stdout's pipe until it is killed.
+// The child "pipelock" holds the lock of its stdout's pipe until it is killed.
 func init() {
 	children["pipelock"] = func() int {
 		ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
@@ -26,7 +26,8 @@ func init() {
 	}
 }
 
-// A child that holds the lock of its stdout's pipe, so that no read of it can be interrupted, is stopped where Receive is to end, or Close was called.
+// A read of stdout cannot be interrupted while the child holds the lock of the pipe. The child is stopped then, where Receive is to end and where
+// Close was called.
 func TestChildThatHoldsLockOfStdoutIsStopped(t *testing.T) {
 	for _, byClose := range []bool{false, true} {
 		var pid int

@@ -45,7 +45,7 @@ func populate(begin, size uintptr) error {
 func PopulateGarbage(size int) { _ = populatedGarbage(size) }
 
 // garbageStep is how many bytes populatedGarbage has the kernel provide with one system call. That takes up to 3 ms in a virtual machine, and
-// whoever asks for more addresses of memory waits so long.
+// meanwhile the process cannot map other memory, as a heap that grows does.
 const garbageStep = 512 << 10
 
 // populatedGarbage returns size bytes of the heap that the kernel has provided, if it can.
